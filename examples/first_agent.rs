@@ -23,7 +23,7 @@ async fn main() -> Result<(), weftwork::Error> {
         .open()
         .await?;
     let thread = app.new_thread();
-    let reply = app.ask(thread.as_str(), "How many kilometres are 26.2 miles?").await?;
-    println!("{reply}");
+    let ended = app.ask(thread.as_str(), "How many kilometres are 26.2 miles?").await?;
+    println!("{ended}");
     Ok(())
 }

@@ -9,8 +9,6 @@ use serde_json::json;
 use std::sync::Arc;
 use weftwork::models::{ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
-use weftwork::types::interrupt::Ask;
-use weftwork::types::run::Answers;
 
 /// Refunds an order.
 #[tool(effect = external_side_effect)]
@@ -31,11 +29,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let evaluated = evaluator.evaluate(&prompt, ()).session(&session).await?;
     let waiting = evaluated.interrupted().ok_or("the refund needs an approval")?;
     let [question] = &waiting.interrupts[..] else { return Err("one question".into()) };
-    let Ask::Approval(request) = &question.ask else { return Err("an approval".into()) };
-    println!("approve {} {}?", request.tool, request.args);
+    println!("{}", question.ask);
 
-    let yes = Answers::One(json!({"approved": true, "binding": request.binding}));
-    let evaluated = evaluator.resume(&prompt, &waiting.thread, Some(yes)).await?;
+    let evaluated = evaluator.answer(&prompt, &waiting.thread, question.approve()).await?;
     let response = evaluated.done().ok_or("nothing else is asked")?;
     println!("{}", response.text);
     assert_eq!(response.usage.tool_calls, 1);

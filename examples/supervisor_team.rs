@@ -5,10 +5,8 @@
 
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use serde_json::json;
 use weftwork::agents::Supervisor;
 use weftwork::prelude::*;
-use weftwork::types::interrupt::Ask;
 
 /// Returns the weather of a city.
 #[tool(example(request = "What is the weather in Oslo?", args = {"city": "Oslo"}))]
@@ -54,32 +52,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         [("What is the weather in Rome?", "21"), ("Where is order A1?", "tomorrow")]
     {
         let thread = runtime.thread("team", format!("question-{expected}"))?;
-        let ended = thread.start(said(request)).await?;
-        println!("{request} {}", last_text(ended.output()?));
-        assert!(last_text(ended.output()?).contains(expected), "{}", ended.output()?);
+        let ended = thread.say(request).await?;
+        println!("{request} {ended}");
+        assert!(ended.text().contains(expected), "{ended}");
     }
 
     let thread = runtime.thread("team", "refund")?;
-    let ended = thread.start(said("Refund order A1.")).await?;
+    let ended = thread.say("Refund order A1.").await?;
     let [question] = ended.questions() else { return Err("a refund needs an approval".into()) };
-    let Ask::Approval(request) = &question.ask else { return Err("an approval".into()) };
     let member = question.graph.as_deref().unwrap_or_default();
-    println!("{member} asks to approve: {} {}", request.tool, request.args);
+    println!("{member}: {}", question.ask);
     assert_eq!(member, "refunds");
 
-    let yes = json!({"approved": true, "binding": request.binding});
-    let ended = thread.answer(yes).await?;
-    println!("{}", last_text(ended.output()?));
+    let ended = thread.answer(question.approve()).await?;
+    println!("{ended}");
     assert_eq!(ended.output()?["reports"][0]["member"], "refunds");
     Ok(())
-}
-
-fn said(text: &str) -> serde_json::Value {
-    json!({"messages": [{"role": "user", "content": text}]})
-}
-
-fn last_text(output: &serde_json::Value) -> String {
-    let messages = output["messages"].as_array().map_or(&[][..], Vec::as_slice);
-    let text = messages.last().and_then(|message| message["parts"][0]["text"].as_str());
-    text.unwrap_or_default().to_owned()
 }

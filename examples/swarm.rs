@@ -5,7 +5,6 @@
 
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use serde_json::json;
 use weftwork::agents::Swarm;
 use weftwork::prelude::*;
 
@@ -52,21 +51,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ("What is the weather in Oslo?", "weather", "Oslo"),
         ("Where is order A1?", "orders", "tomorrow"),
     ] {
-        let ended = thread.start(said(request)).await?;
+        let ended = thread.say(request).await?;
         let output = ended.output()?;
-        println!("{request} {}: {}", output["active_agent"], last_text(output));
+        println!("{request} {}: {ended}", output["active_agent"]);
         assert_eq!(output["active_agent"], active);
-        assert!(last_text(output).contains(expected), "{output}");
+        assert!(ended.text().contains(expected), "{output}");
     }
     Ok(())
-}
-
-fn said(text: &str) -> serde_json::Value {
-    json!({"messages": [{"role": "user", "content": text}]})
-}
-
-fn last_text(output: &serde_json::Value) -> String {
-    let messages = output["messages"].as_array().map_or(&[][..], Vec::as_slice);
-    let text = messages.last().and_then(|message| message["parts"][0]["text"].as_str());
-    text.unwrap_or_default().to_owned()
 }

@@ -1,24 +1,27 @@
 //! Threads of hosted graphs: the interface to durable runs.
 
+mod ended;
 mod metadata;
 mod run;
 
-pub use run::{EndedRun, ThreadRun, ThreadStream};
+pub use ended::EndedRun;
+pub use run::{ThreadRun, ThreadStream};
 
 use crate::follow::FollowFrom;
 use crate::fork::{copy_thread, fork_thread};
 use crate::modes::Selection;
 use crate::runtime::{OutputStream, Runtime};
 use crate::view::ThreadView;
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateForm, StateQuery};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
 use weftwork_store::{RunRow, by_execution, open_questions};
 use weftwork_types::event::Position;
 use weftwork_types::interrupt::Interrupt;
+use weftwork_types::message::Message;
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{Answers, CancelAction, RunInput, RunRef};
+use weftwork_types::run::{Answers, CancelAction, RunInput, RunOptions, RunRef};
 use weftwork_types::{CheckpointId, Principal, ThreadId};
 
 /// Interval between two looks for the run that continues a thread after a timer.
@@ -32,8 +35,11 @@ pub struct Thread {
     compiled: CompiledGraph,
     id: ThreadId,
     who: Principal,
-    at: Option<CheckpointId>,
     form: StateForm,
+    /// Options of the runs that are started, with the checkpoint at which they start.
+    options: RunOptions,
+    /// Time limit of each of these runs.
+    deadline: Option<Duration>,
 }
 
 impl Runtime {
@@ -48,9 +54,16 @@ impl Runtime {
         let (graph, compiled) = self.find_graph(graph)?;
         let id = ThreadId::new(thread)?;
         let who = Principal::local();
-        let at = None;
-        let form = StateForm::Shown;
-        Ok(Thread { runtime: self.clone(), graph, compiled, id, who, at, form })
+        Ok(Thread {
+            runtime: self.clone(),
+            graph,
+            compiled,
+            id,
+            who,
+            form: StateForm::Shown,
+            options: RunOptions::default(),
+            deadline: None,
+        })
     }
 }
 
@@ -66,7 +79,24 @@ impl Thread {
     /// own, which becomes the newest of the thread.
     #[must_use]
     pub fn at(mut self, checkpoint: CheckpointId) -> Self {
-        self.at = Some(checkpoint);
+        self.options.at = Some(checkpoint);
+        self
+    }
+
+    /// The same thread with these options for each run that is started on it. The checkpoint chosen
+    /// with [`at`](Self::at) stays.
+    #[must_use]
+    pub fn with_options(mut self, options: RunOptions) -> Self {
+        let at = self.options.at.or(options.at);
+        self.options = RunOptions { at, ..options };
+        self
+    }
+
+    /// The same thread with a time limit for each run that is started on it, counted from the time
+    /// at which the run is requested.
+    #[must_use]
+    pub fn with_deadline(mut self, limit: Duration) -> Self {
+        self.deadline = Some(limit);
         self
     }
 
@@ -108,8 +138,32 @@ impl Thread {
         ThreadRun::new(self, input.into_input(&self.compiled))
     }
 
-    /// A run that answers open questions: the only one with a value, several by id or by key with
-    /// a map.
+    /// A run with a message of the user, for graphs whose state has `messages`.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// use weftwork_types::message::Message;
+    /// # use weftwork_graph::{Graph, List, START, State};
+    /// # use weftwork_runtime::Runtime;
+    /// # #[derive(State)]
+    /// # struct Chat { #[channel(messages)] messages: List<Message> }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn read(_: State<Chat>) -> ChatUpdate { ChatUpdate::new() }
+    /// # let chat = Graph::<Chat>::new("chat").node("read", read).edge(START, "read").build()?;
+    /// # let runtime = Runtime::in_memory().graph("chat", chat).open().await?;
+    /// let ended = runtime.thread("chat", "t-1")?.say("Hello").await?;
+    /// assert_eq!(ended.messages()?[0].joined_text(), "Hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn say(&self, text: impl Into<String>) -> ThreadRun {
+        self.start(json!({"messages": [Message::user(text)]}))
+    }
+
+    /// A run that answers open questions: the only one with a value, or those that the answers name.
+    /// A [question](Self::questions) makes the answer to itself, such as
+    /// [`approve`](Interrupt::approve).
     pub fn answer(&self, answers: impl Into<Answers>) -> ThreadRun {
         ThreadRun::new(self, Ok(RunInput::answers(answers)))
     }
@@ -150,7 +204,11 @@ impl Thread {
     }
 
     fn query(&self) -> StateQuery {
-        StateQuery { checkpoint: self.at, form: self.form, ..StateQuery::thread(self.id.as_str()) }
+        StateQuery {
+            checkpoint: self.options.at,
+            form: self.form,
+            ..StateQuery::thread(self.id.as_str())
+        }
     }
 
     /// A view of the thread, for the states and histories of subgraphs too.
@@ -220,6 +278,12 @@ impl Thread {
         Ok(threads.cancel(&self.id).await?.len())
     }
 
+    /// Another thread, with the options of this one.
+    fn to_thread(&self, id: ThreadId) -> Self {
+        let options = RunOptions { at: None, ..self.options.clone() };
+        Self { id, options, ..self.clone() }
+    }
+
     /// Creates a thread with the state and the history of this one, up to its newest checkpoint or
     /// the one chosen with [`at`](Self::at), and returns it. It has no runs: its next run executes
     /// the tasks due at the checkpoint, makes their calls itself, and asks their questions anew. See
@@ -231,8 +295,8 @@ impl Thread {
         let id = ThreadId::new(to)?;
         let store = self.runtime.store().as_ref();
         let now = self.runtime.clock().now();
-        fork_thread(store, &self.who, (&self.id, self.at), &id, now).await?;
-        Ok(Self { id, at: None, ..self.clone() })
+        fork_thread(store, &self.who, (&self.id, self.options.at), &id, now).await?;
+        Ok(self.to_thread(id))
     }
 
     /// Creates a thread with everything that continues this one: its state and history, the finished
@@ -246,7 +310,7 @@ impl Thread {
         let store = self.runtime.store().as_ref();
         let clock = self.runtime.clock().as_ref();
         copy_thread(store, &self.who, &self.id, &id, clock).await?;
-        Ok(Self { id, at: None, ..self.clone() })
+        Ok(self.to_thread(id))
     }
 
     /// Watches a run of the thread from a position; see [`Runtime::watch`].

@@ -1,10 +1,12 @@
 //! Open questions. A run ends at them, and an answer starts the run that continues.
 
-use crate::approval::ApprovalRequest;
+use crate::approval::{ApprovalDecision, ApprovalRequest, Verdict};
+use crate::run::AnswerTo;
 use crate::shown::{present, show};
 use crate::{InterruptId, TaskId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::fmt;
 
 /// An open question of a thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +50,47 @@ impl Interrupt {
     #[must_use]
     pub fn asks(&self) -> bool {
         !matches!(self.ask, Ask::Timer { .. })
+    }
+
+    /// The answer with this value.
+    #[must_use]
+    pub fn answer(&self, value: impl Into<Value>) -> AnswerTo {
+        AnswerTo { question: self.id, value: value.into() }
+    }
+
+    /// The answer that approves the call which waits for an approval, exactly as the question shows
+    /// it. For a question of another kind it is `true`.
+    #[must_use]
+    pub fn approve(&self) -> AnswerTo {
+        self.decide(Verdict::Approve, None, true)
+    }
+
+    /// The answer that refuses the call which waits for an approval, for a reason that the model
+    /// reads. For a question of another kind it is `false`, without the reason.
+    #[must_use]
+    pub fn reject(&self, reason: impl Into<String>) -> AnswerTo {
+        self.decide(Verdict::Reject, Some(reason.into()), false)
+    }
+
+    /// The answer that approves the call which waits for an approval with these arguments, complete,
+    /// in place of its own. For a question of another kind it is the arguments.
+    #[must_use]
+    pub fn edit(&self, args: Value) -> AnswerTo {
+        self.decide(Verdict::Edit { args: args.clone() }, None, args)
+    }
+
+    fn decide(
+        &self,
+        verdict: Verdict,
+        comment: Option<String>,
+        other: impl Into<Value>,
+    ) -> AnswerTo {
+        self.answer(match &self.ask {
+            Ask::Approval(ApprovalRequest { binding, .. }) => {
+                json!(ApprovalDecision { binding: *binding, verdict, comment })
+            }
+            _ => other.into(),
+        })
     }
 
     /// Returns the question with the shown form of results of tools.
@@ -99,6 +142,20 @@ impl Ask {
                 Self::Value { value }
             }
             Self::Question { .. } | Self::Approval(_) | Self::Timer { .. } => self,
+        }
+    }
+}
+
+/// Writes what is asked, for a person.
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Question { question, .. } => f.write_str(question),
+            Self::Approval(ApprovalRequest { tool, args, reason, .. }) => {
+                write!(f, "approve the call of `{tool}` with {args}? {reason}")
+            }
+            Self::Value { value } => write!(f, "{value}"),
+            Self::Timer { .. } => f.write_str("waits for a time"),
         }
     }
 }

@@ -4,10 +4,12 @@ mod block;
 mod content;
 mod inline;
 pub mod langchain;
+mod messages;
 mod read;
 mod written;
 
 pub use content::{content_blocks, content_parts, content_text, media_note, note_media};
+pub use messages::Messages;
 pub use written::read_written;
 
 use crate::shown::present;
@@ -162,6 +164,12 @@ impl Message {
         Self::new(id, role, vec![Part::Text { text: text.into() }])
     }
 
+    /// Creates a message of the user, with a new random id.
+    #[must_use]
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::text(MessageId::from_uuid(uuid::Uuid::now_v7()), Role::User, text)
+    }
+
     /// Creates a message with one tool result.
     #[must_use]
     pub fn tool_result(id: MessageId, result: ToolResult) -> Self {
@@ -221,9 +229,15 @@ impl Message {
 
     /// Returns the tool results, in order.
     pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::ToolResult(result) => Some(result),
+        self.parts.iter().filter_map(Part::as_tool_result)
+    }
+}
+
+impl Part {
+    pub(crate) fn as_tool_result(&self) -> Option<&ToolResult> {
+        match self {
+            Self::ToolResult(result) => Some(result),
             _ => None,
-        })
+        }
     }
 }

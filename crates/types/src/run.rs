@@ -3,7 +3,7 @@
 mod input;
 mod mailbox;
 
-pub use input::{Answers, RunCommand, RunInput, Target};
+pub use input::{AnswerTo, Answers, RunCommand, RunInput, Target};
 pub use mailbox::{Mailbox, OnQuestion, RunRetry};
 
 use crate::caller::Caller;

@@ -4,27 +4,26 @@ mod builder;
 
 pub use builder::AppBuilder;
 
+use crate::Error;
 use crate::agent_def::{AgentDef, find_agent};
 use crate::config::{Origin, Setting};
 use crate::run_model::RunModels;
-use crate::{Error, Reply};
-use futures_util::StreamExt;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_agents::AgentRuntime;
 use weftwork_models::{ChatModel, ModelInfo};
-use weftwork_runtime::Runtime;
+use weftwork_runtime::{EndedRun, Runtime, Thread};
 use weftwork_store::{Store, StoreError, ThreadRow};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::Position;
+use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, Limits, RunHandle};
 use weftwork_types::run::{
-    Durability, Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest,
+    Answers, Durability, Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest,
 };
-use weftwork_types::{InterruptId, MessageId, Principal, RunId, ThreadId};
+use weftwork_types::{MessageId, Principal, RunId, ThreadId};
 
 /// Agents with an open model and store, ready to run.
 ///
@@ -48,8 +47,8 @@ use weftwork_types::{InterruptId, MessageId, Principal, RunId, ThreadId};
 /// // For each request:
 /// let principal = Principal::new(OrgId::new("acme")?, "ada");
 /// let limits = Limits { model_calls: Some(3), ..Limits::default() };
-/// let reply = app.on_behalf_of(principal).with_budget(limits).ask("t", "Hello").await?;
-/// assert_eq!(reply.outcome().status(), RunStatus::Completed);
+/// let ended = app.on_behalf_of(principal).with_budget(limits).ask("t", "Hello").await?;
+/// assert_eq!(ended.outcome().status(), RunStatus::Completed);
 /// # Ok(())
 /// # }
 /// ```
@@ -258,16 +257,32 @@ impl App {
         Ok(self.runtime.watch(&self.who, run, after).await?)
     }
 
-    /// Sends a user message to an agent on a thread, and waits for the run to end. A new thread is
-    /// created with the first agent; an existing thread continues with its own agent.
+    /// A thread of this app's store, on which its agent runs with the model, the budget and the other
+    /// settings of the app. A new thread is one of the first agent; an existing thread continues with
+    /// its own agent.
     ///
     /// # Errors
-    /// [`Error::Run`] if the run is not accepted or fails.
-    pub async fn ask(&self, thread: &str, text: &str) -> Result<Reply, Error> {
-        let thread = ThreadId::new(thread)?;
-        let agent = self.agent_of(&thread).await?;
-        let input = RunInput::Start { input: self.say(text) };
-        self.reply(self.start(&agent, thread, input).await?).await
+    /// [`Error::Id`] if `thread` is not a valid id, [`Error::UnknownAgent`] if the thread is of an
+    /// agent that the app does not have.
+    pub async fn thread(&self, thread: &str) -> Result<Thread, Error> {
+        let id = ThreadId::new(thread)?;
+        let agent = self.agent(&self.agent_of(&id).await?)?.id();
+        let thread = self.runtime.thread(agent, thread)?.with_principal(self.who.clone());
+        let options = RunOptions { deadline: None, ..self.options() };
+        let thread = thread.with_options(options);
+        Ok(match self.limit {
+            Some(limit) => thread.with_deadline(limit),
+            None => thread,
+        })
+    }
+
+    /// Sends a user message to an agent on a [thread](Self::thread), and waits for the run to end.
+    ///
+    /// # Errors
+    /// As [`thread`](Self::thread), [`Error::Runtime`] if the run is not accepted, and
+    /// [`Error::Run`] if it fails.
+    pub async fn ask(&self, thread: &str, text: &str) -> Result<EndedRun, Error> {
+        unless_failed(self.thread(thread).await?.say(text).await?)
     }
 
     /// Answers open questions of a thread, and waits for the run to end.
@@ -277,11 +292,22 @@ impl App {
     pub async fn answer(
         &self,
         thread: &str,
-        answers: BTreeMap<InterruptId, Value>,
-    ) -> Result<Reply, Error> {
-        let thread = ThreadId::new(thread)?;
-        let agent = self.agent_of(&thread).await?;
-        self.reply(self.start(&agent, thread, RunInput::answers(answers)).await?).await
+        answers: impl Into<Answers>,
+    ) -> Result<EndedRun, Error> {
+        unless_failed(self.thread(thread).await?.answer(answers).await?)
+    }
+
+    /// Approves all calls of a thread that wait for an approval, and waits for the run to end. Other
+    /// questions stay open.
+    ///
+    /// # Errors
+    /// As [`App::ask`]; [`Error::Runtime`] if no call waits for an approval.
+    pub async fn approve(&self, thread: &str) -> Result<EndedRun, Error> {
+        let thread = self.thread(thread).await?;
+        let mut questions = thread.questions().await?;
+        questions.retain(|question| matches!(question.ask, Ask::Approval(_)));
+        let answers: Answers = questions.iter().map(Interrupt::approve).collect();
+        unless_failed(thread.answer(answers).await?)
     }
 
     /// Resumes a thread whose last run did not complete, as [`Runtime::resume`] does, with the
@@ -323,19 +349,6 @@ impl App {
         Ok(self.runtime.cancel(&self.who, run).await?)
     }
 
-    /// Waits for the end of a run and collects its events.
-    ///
-    /// # Errors
-    /// [`Error::Run`] if the run fails.
-    pub async fn reply(&self, handle: RunHandle) -> Result<Reply, Error> {
-        let RunHandle { run, events, outcome } = handle;
-        let events = events.collect().await;
-        match outcome.await {
-            RunOutcome::Failed { fault } => Err(Error::Run(fault)),
-            outcome => Ok(Reply::new(run, self.model().clone(), events, outcome)),
-        }
-    }
-
     async fn agent_of(&self, thread: &ThreadId) -> Result<String, Error> {
         match self.store().thread(&self.who, thread).await {
             Ok(ThreadRow { graph: Some(graph), .. }) => Ok(graph),
@@ -345,5 +358,12 @@ impl App {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+fn unless_failed(ended: EndedRun) -> Result<EndedRun, Error> {
+    match ended.outcome() {
+        RunOutcome::Failed { fault } => Err(Error::Run(fault.clone())),
+        _ => Ok(ended),
     }
 }

@@ -25,8 +25,8 @@
 //!     })
 //!     .open()
 //!     .await?;
-//! let reply = app.ask("my-thread", "How many kilometres are 26.2 miles?").await?;
-//! assert_eq!(reply.to_string(), "[scripted model] Miles to kilometres: 42.1648128.");
+//! let ended = app.ask("my-thread", "How many kilometres are 26.2 miles?").await?;
+//! assert_eq!(ended.to_string(), "[scripted model] Miles to kilometres: 42.1648128.");
 //! # Ok(())
 //! # }
 //! ```
@@ -37,7 +37,7 @@ pub mod config;
 #[cfg(feature = "local")]
 mod embedded;
 mod error;
-mod reply;
+mod label;
 mod run_model;
 mod stores;
 pub mod upkeep;
@@ -49,7 +49,7 @@ pub use config::Config;
 #[cfg(feature = "local")]
 pub use embedded::Weights;
 pub use error::Error;
-pub use reply::{Question, Reply, tag};
+pub use label::tag;
 pub use stores::OpenRuntime;
 pub use weftwork_egress as egress;
 pub use weftwork_folder as folder;
@@ -125,14 +125,14 @@ pub mod prelude {
         Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, Routes, START,
         SendTo, State,
     };
-    pub use crate::runtime::Runtime;
+    pub use crate::runtime::{EndedRun, Runtime, Thread};
     pub use crate::tools::{
         Policy, Questions, Replies, ToolBox, ToolContext, ToolError, ToolOutput, ToolRunner,
         question, tool,
     };
     pub use crate::types::message::{Message, Role};
     pub use crate::types::run::{RunOutcome, RunStatus};
-    pub use crate::{App, Config, OpenRuntime, Reply};
+    pub use crate::{App, Config, OpenRuntime};
 }
 
 /// The programs of the guide, compiled and run as doctests.

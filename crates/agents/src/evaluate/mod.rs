@@ -345,25 +345,37 @@ impl Evaluator {
         Evaluation::new(self, prompt, evaluation::Start::Stored(params))
     }
 
-    /// Continues an evaluation that was interrupted, in this process or another: with answers, or
-    /// without any after a stop. It has the same session, what is left of its budget, and no
-    /// deadline unless a new one is set.
+    /// Continues an evaluation that was interrupted, in this process or another, with answers to its
+    /// questions. It has the same session, what is left of its budget, and no deadline unless a new
+    /// one is set. A prompt that is not the one that the evaluation began with is refused (W0614), and
+    /// the questions stay open.
+    pub fn answer<'a, P, T>(
+        &self,
+        prompt: &Prompt<P, T>,
+        thread: &ThreadId,
+        answers: impl Into<Answers>,
+    ) -> Evaluation<'a, P, T> {
+        let thread = thread.clone();
+        let start = evaluation::Start::Answers { thread, answers: Some(answers.into()) };
+        Evaluation::new(self, prompt, start)
+    }
+
+    /// Continues an evaluation that stopped without a question, or whose process died, or that failed,
+    /// was cancelled, or reached its limit: recorded calls are not made again. It has the same
+    /// session, what is left of its budget, and no deadline unless a new one is set.
     ///
-    /// Without answers it also continues an evaluation whose process died, or that failed, was
-    /// cancelled, or reached its limit: recorded calls are not made again. While the death of the
-    /// process is not known, it is refused with an error that can be retried. The run of a dead
-    /// process, and one that failed before its first superstep, are themselves executed again: with
-    /// the deadline and the limits that they began with, and not with those set here.
+    /// While the death of the process is not known, it is refused with an error that can be retried.
+    /// The run of a dead process, and one that failed before its first superstep, are themselves
+    /// executed again: with the deadline and the limits that they began with, and not with those set
+    /// here.
     ///
-    /// A prompt that is not the one that the evaluation began with is refused (W0614), and the
-    /// questions stay open.
+    /// A prompt that is not the one that the evaluation began with is refused (W0614).
     pub fn resume<'a, P, T>(
         &self,
         prompt: &Prompt<P, T>,
         thread: &ThreadId,
-        answers: Option<Answers>,
     ) -> Evaluation<'a, P, T> {
-        let start = evaluation::Start::Answers { thread: thread.clone(), answers };
+        let start = evaluation::Start::Answers { thread: thread.clone(), answers: None };
         Evaluation::new(self, prompt, start)
     }
 

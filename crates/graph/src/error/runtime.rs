@@ -213,6 +213,14 @@ pub enum RuntimeError {
         /// End of the run, as the rest of a sentence.
         reason: &'static str,
     },
+    /// Messages were wanted of a run whose output has none.
+    #[error(
+        "the output of graph `{graph}` has no list `messages` of messages; read its members with `output` or `state`"
+    )]
+    NoMessages {
+        /// The graph.
+        graph: String,
+    },
     /// A name is not a valid id.
     #[error(transparent)]
     InvalidId(#[from] InvalidId),
@@ -395,7 +403,7 @@ impl RuntimeError {
             Self::AnsweredPastWithin { .. } => ErrorCode("W0139"),
             Self::BadAnswerSchema { .. } => ErrorCode("W0129"),
             Self::CrashLoop { .. } => CRASH_LOOP,
-            Self::NotCompleted { .. } => ErrorCode("W0135"),
+            Self::NotCompleted { .. } | Self::NoMessages { .. } => ErrorCode("W0135"),
             Self::InvalidId(_) => ErrorCode("W0706"),
             Self::NothingToResume { .. } => ErrorCode("W0707"),
             Self::Stopping => ErrorCode("W0131"),

@@ -1,28 +1,26 @@
 //! Runs of threads: their requests, their streams and their ends.
 
-use super::{Thread, read};
+use super::{EndedRun, Thread};
 use crate::hosted::ModeReceiver;
 use crate::runtime::{Runtime, check_key};
 use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Config, Modes, StreamItem};
-use weftwork_graph::{CompiledGraph, RuntimeError, State, StateSpec};
 use weftwork_types::BoxFuture;
 use weftwork_types::caller::Caller;
-use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{
-    Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunOutcome, RunRef, RunRequest, Stops,
-    Within,
+    Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunRef, RunRequest, Stops, Within,
 };
 
 impl Thread {
     pub(super) async fn end(&self, handle: RunHandle) -> EndedRun {
         let RunHandle { run, events, outcome } = handle;
         drop(events);
-        EndedRun { run, outcome: outcome.await, graph: self.compiled.clone() }
+        EndedRun::new(run, outcome.await, self.compiled.clone())
     }
 }
 
@@ -40,8 +38,9 @@ pub struct ThreadRun {
 
 impl ThreadRun {
     pub(super) fn new(thread: &Thread, input: Result<RunInput, RuntimeError>) -> Self {
-        let options = RunOptions { at: thread.at, ..RunOptions::default() };
-        Self { thread: thread.clone(), input, caller: None, deadline: None, options }
+        let options = thread.options.clone();
+        let deadline = thread.deadline;
+        Self { thread: thread.clone(), input, caller: None, deadline, options }
     }
 
     /// Replaces all options. The checkpoint chosen with [`Thread::at`] stays.
@@ -223,74 +222,6 @@ impl IntoFuture for ThreadRun {
             let handle = self.begin().await?;
             Ok(thread.end(handle).await)
         })
-    }
-}
-
-/// A run that has ended, with its outcome.
-#[derive(Debug)]
-pub struct EndedRun {
-    run: RunRef,
-    outcome: RunOutcome,
-    graph: CompiledGraph,
-}
-
-impl EndedRun {
-    /// The run.
-    #[must_use]
-    pub fn run(&self) -> &RunRef {
-        &self.run
-    }
-
-    /// Outcome of the run.
-    #[must_use]
-    pub fn outcome(&self) -> &RunOutcome {
-        &self.outcome
-    }
-
-    /// Questions at which the run ended.
-    #[must_use]
-    pub fn questions(&self) -> &[Interrupt] {
-        self.outcome.questions()
-    }
-
-    /// Returns `true` if the run ended only because it waits for a time: all its questions are
-    /// timers. The thread continues by itself.
-    #[must_use]
-    pub fn waits_for_time(&self) -> bool {
-        let questions = self.questions();
-        !questions.is_empty() && !questions.iter().any(Interrupt::asks)
-    }
-
-    /// Output of a run that completed, as JSON, in its shown form.
-    ///
-    /// # Errors
-    /// [`RuntimeError::NotCompleted`] with the outcome of any other run, [`RuntimeError::Node`]
-    /// with the fault of a failed one.
-    pub fn output(&self) -> Result<&Json, RuntimeError> {
-        match &self.outcome {
-            RunOutcome::Completed { output } => Ok(output),
-            RunOutcome::Failed { fault } => Err(RuntimeError::Node(fault.clone())),
-            RunOutcome::Interrupted { interrupts, .. } if interrupts.is_empty() => {
-                Err(self.without_output("stopped before or after a node"))
-            }
-            RunOutcome::Interrupted { .. } => Err(self.without_output("waits for an answer")),
-            RunOutcome::LimitReached { .. } => Err(self.without_output("reached its step limit")),
-            RunOutcome::Cancelled { .. } => Err(self.without_output("was cancelled")),
-        }
-    }
-
-    fn without_output(&self, reason: &'static str) -> RuntimeError {
-        RuntimeError::NotCompleted { run: self.run.run.to_string(), reason }
-    }
-
-    /// State at the end of a run that completed, typed, in its shown form: results of tools have
-    /// the value that may be shown. [`Thread::read`] returns the whole state of a thread with the
-    /// right to it.
-    ///
-    /// # Errors
-    /// As [`output`](Self::output), and [`RuntimeError::OtherState`].
-    pub fn state<S: StateSpec>(&self) -> Result<State<S>, RuntimeError> {
-        read(&self.graph, self.output()?)
     }
 }
 

@@ -55,6 +55,27 @@ pub enum Answers {
     ByKey(BTreeMap<String, Value>),
 }
 
+/// The answer to one question, which it names.
+///
+/// Answers to several questions are collected:
+///
+/// ```
+/// use weftwork_types::interrupt::Interrupt;
+/// use weftwork_types::run::Answers;
+///
+/// fn approve_all(questions: &[Interrupt]) -> Answers {
+///     questions.iter().map(Interrupt::approve).collect()
+/// }
+/// assert_eq!(approve_all(&[]), Answers::ById([].into()));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct AnswerTo {
+    /// The question.
+    pub question: InterruptId,
+    /// The answer.
+    pub value: Value,
+}
+
 /// A target of a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -105,6 +126,18 @@ impl RunCommand {
 impl From<Value> for Answers {
     fn from(answer: Value) -> Self {
         Self::One(answer)
+    }
+}
+
+impl From<AnswerTo> for Answers {
+    fn from(answer: AnswerTo) -> Self {
+        Self::from_iter([answer])
+    }
+}
+
+impl FromIterator<AnswerTo> for Answers {
+    fn from_iter<I: IntoIterator<Item = AnswerTo>>(answers: I) -> Self {
+        Self::ById(answers.into_iter().map(|answer| (answer.question, answer.value)).collect())
     }
 }
 

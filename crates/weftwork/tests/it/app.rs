@@ -2,7 +2,6 @@
 
 use futures_util::StreamExt;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork::Error;
@@ -58,19 +57,25 @@ async fn an_app_chooses_no_model_by_itself() {
 async fn a_question_is_answered_by_another_app_over_the_same_store() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let asked = post(Arc::clone(&store)).await;
-    let reply = asked.ask("t", "Send a letter to Ada").await.expect("accepted");
-    assert_eq!(reply.outcome().status(), RunStatus::Interrupted);
-    let question = reply.questions().next().expect("a question");
-    let Ask::Approval(request) = question.ask else { panic!("an approval: {:?}", question.ask) };
-    assert_eq!((request.tool.as_str(), request.args), ("send_letter", json!({"name": "Ada"})));
+    let ended = asked.ask("t", "Send a letter to Ada").await.expect("accepted");
+    assert_eq!(ended.outcome().status(), RunStatus::Interrupted);
+    let [question] = ended.questions() else { panic!("a question: {ended}") };
+    let Ask::Approval(request) = &question.ask else { panic!("an approval: {:?}", question.ask) };
+    assert_eq!((request.tool.as_str(), &request.args), ("send_letter", &json!({"name": "Ada"})));
+    let text = "approve the call of `send_letter` with {\"name\":\"Ada\"}? it costs a stamp";
+    assert_eq!(ended.to_string(), text);
+    assert_eq!(ended.messages().expect_err("it did not complete").code().0, "W0135");
     drop(asked);
 
     let other = post(Arc::clone(&store)).await;
-    let decision = json!({"approved": true, "binding": request.binding});
-    let answers = BTreeMap::from([(question.id, decision)]);
-    let reply = other.answer("t", answers).await.expect("accepted");
-    assert_eq!(reply.outcome().status(), RunStatus::Completed);
-    assert_eq!(reply.to_string(), "[scripted model] Send letter: sent to Ada.");
+    let ended = other.answer("t", question.approve()).await.expect("accepted");
+    assert_eq!(ended.outcome().status(), RunStatus::Completed);
+    assert_eq!(ended.to_string(), "[scripted model] Send letter: sent to Ada.");
+    let messages = ended.messages().expect("it completed");
+    let sent = messages.tool_result("send_letter").expect("a result");
+    assert_eq!(sent.value, json!("sent to Ada"));
+    let nothing = other.approve("t").await.expect_err("nothing waits");
+    assert_eq!(nothing.fault().code, "W0127", "{nothing}");
 
     let thread = ThreadId::new("t").expect("an id");
     let error = other.resume(&thread).await.expect_err("nothing is open");
@@ -113,8 +118,9 @@ async fn a_run_is_watched_from_any_position_by_any_app_over_the_same_store() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let here = post(Arc::clone(&store)).await;
     let asked = here.ask("t", "Send a letter to Ada").await.expect("accepted");
-    let told: Vec<_> = asked.events().iter().filter(|told| told.seq.is_some()).cloned().collect();
-    assert!(told.len() > 2, "{told:?}");
+    let told = here.watch(asked.run(), Position::START).await.expect("a run");
+    let told: Vec<_> = told.events.collect().await;
+    assert!(told.len() > 2 && told.iter().all(|told| told.seq.is_some()), "{told:?}");
 
     let other = post(Arc::clone(&store)).await;
     for place in 0..told.len() {
@@ -176,7 +182,8 @@ async fn a_run_calls_its_own_model_in_every_process() {
     let cassette = folder.path().join("answers.jsonl");
     let record = App::builder().config(Config::in_memory()).model("scripted").record(&cassette);
     let record = record.agent("chat", |model| ReactAgent::new("chat", model).build());
-    let recorded = record.open().await.expect("opens").ask("t", "Hello").await.expect("runs");
+    let record = record.open().await.expect("opens");
+    let recorded = record.ask("t", "Hello").await.expect("runs");
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let app = || async {
         let app =
@@ -188,15 +195,16 @@ async fn a_run_calls_its_own_model_in_every_process() {
     assert_eq!(own.model().provider, "replay");
     let reply = own.ask("t", "Hello").await.expect("runs");
     assert_eq!(reply.text(), recorded.text());
-    let used = |reply: &Reply| -> Vec<String> {
-        let events = reply.events().iter();
-        let providers = events.filter_map(|event| match &event.event {
-            AiEvent::UsageReport { fact, .. } => Some(fact.provider.clone()),
+    let used = async |app: &App, ended: &EndedRun| -> Vec<String> {
+        let events = app.watch(ended.run(), Position::START).await.expect("a run").events;
+        let providers = events.filter_map(async |event| match event.event {
+            AiEvent::UsageReport { fact, .. } => Some(fact.provider),
             _ => None,
         });
-        providers.collect()
+        providers.collect().await
     };
-    assert_eq!((used(&recorded), used(&reply)), (vec!["scripted".into()], vec!["replay".into()]));
+    assert_eq!(used(&record, &recorded).await, ["scripted"]);
+    assert_eq!(used(&own, &reply).await, ["replay"]);
     let left = first.shutdown(Duration::from_secs(1)).await.expect("ends");
     assert!(left.is_empty());
 }

@@ -167,9 +167,12 @@ async fn trace(
         assert_eq!(&waiting.thread, session.id(), "the thread is that of the session");
         // Another process, which has the store and the prompt.
         drop(evaluator);
-        let answers = (!waiting.interrupts.is_empty()).then(|| Answers::One(json!("ten")));
         let evaluator = open().await.expect("opens");
-        outcome = evaluator.resume(&prompt, &waiting.thread, answers).await;
+        let evaluation = match &waiting.interrupts[..] {
+            [] => evaluator.resume(&prompt, &waiting.thread),
+            _ => evaluator.answer(&prompt, &waiting.thread, json!("ten")),
+        };
+        outcome = evaluation.await;
     }
     trace.extend(events.drain().iter().map(line));
     trace.push(match outcome {

@@ -116,9 +116,13 @@ async fn tell() -> Result<Vec<String>, EvaluationError> {
             answers = Some(Answers::One(json!("yes")));
         }
         let evaluated = match begun {
-            true => evaluator.resume(&prompt, &id, answers.take()).session(&session).await,
-            false => evaluator.evaluate(&prompt, ()).session(&session).await,
+            true => match answers.take() {
+                Some(answers) => evaluator.answer(&prompt, &id, answers),
+                None => evaluator.resume(&prompt, &id),
+            },
+            false => evaluator.evaluate(&prompt, ()),
         };
+        let evaluated = evaluated.session(&session).await;
         begun = true;
         match evaluated {
             Ok(Evaluated::Done(_)) => break,

@@ -24,8 +24,8 @@ fn ask() -> Step {
     Step::call("ask_human", json!({"question": "More?"}))
 }
 
-fn yes() -> Option<Answers> {
-    Some(Answers::One(json!("yes")))
+fn yes() -> Answers {
+    Answers::One(json!("yes"))
 }
 
 async fn soon(mut holds: impl AsyncFnMut() -> bool) {
@@ -101,13 +101,13 @@ async fn a_refused_answer_leaves_the_thread_in_memory() {
     let session = evaluator.new_session();
     let evaluated = evaluator.evaluate(&noting(), ()).session(&session).await.expect("evaluates");
     let thread = evaluated.interrupted().expect("asks").thread;
-    let none = Some(Answers::ById([(weftwork_types::InterruptId(7), json!("yes"))].into()));
-    evaluator.resume(&noting(), &thread, none).await.expect_err("no such question");
+    let none = Answers::ById([(weftwork_types::InterruptId(7), json!("yes"))].into());
+    evaluator.answer(&noting(), &thread, none).await.expect_err("no such question");
     let other = evaluator.new_session();
-    let error = evaluator.resume(&noting(), &thread, yes()).session(&other).await;
+    let error = evaluator.answer(&noting(), &thread, yes()).session(&other).await;
     let error = error.expect_err("another session");
     assert_eq!((error.code(), error.kind), ("W0619", EvaluationErrorKind::Session));
-    let response = done(evaluator.resume(&noting(), &thread, yes()).await.expect("continues"));
+    let response = done(evaluator.answer(&noting(), &thread, yes()).await.expect("continues"));
     assert_eq!((&response.session, response.text.as_str()), (session.id(), "Done."));
 }
 
@@ -128,7 +128,7 @@ async fn evaluations_that_share_a_session_get_each_event_once() {
     // On a thread of its own, while the first one waits.
     evaluator.evaluate(&noting(), ()).session(&session).await.expect("evaluates");
     assert_eq!(notes(&session), ["a", "b", "c"]);
-    let resumed = evaluator.resume(&noting(), &thread, yes()).session(&session).await;
+    let resumed = evaluator.answer(&noting(), &thread, yes()).session(&session).await;
     resumed.expect("continues");
     // The superstep with `b` closes after the answer, with which `c` was sent.
     assert_eq!(notes(&session), ["a", "c", "b", "d"]);
@@ -156,7 +156,7 @@ async fn a_refused_continuation_does_not_replace_the_registered_prompt() {
     evaluator.evaluate(&noting(), ()).session(&session).await.expect("evaluates");
     let section = Section::new("task", "Task", "Take no notes.").tool(take_note).ask_human();
     let changed = Prompt::<()>::builder("tests", "notes", "Notes").section(section).build();
-    let refused = evaluator.resume(&changed.expect("sound"), session.id(), yes()).await;
+    let refused = evaluator.answer(&changed.expect("sound"), session.id(), yes()).await;
     assert_eq!(refused.expect_err("changed").code(), "W0614");
     // Another client answers through the runtime, which has the registered prompt.
     let thread = evaluator.runtime().thread("prompt:react", "s").expect("hosted");

@@ -107,10 +107,10 @@ async fn limits_are_of_an_evaluation_with_its_continuations() {
     drop(evaluator);
     let model = scripted(vec![ask(), Step::text("never")]);
     let evaluator = over(&store, Evaluator::builder(Arc::clone(&model) as _)).await;
-    let answers = || Some(Answers::One(json!("yes")));
-    let again = evaluator.resume(&noting(), &thread, answers()).await.expect("one call is left");
+    let answers = || Answers::One(json!("yes"));
+    let again = evaluator.answer(&noting(), &thread, answers()).await.expect("one call is left");
     assert!(again.interrupted().is_some());
-    let error = evaluator.resume(&noting(), &thread, answers()).await.expect_err("none is left");
+    let error = evaluator.answer(&noting(), &thread, answers()).await.expect_err("none is left");
     assert_eq!(error.kind, EvaluationErrorKind::Budget);
     assert_eq!((error.usage.model_calls, model.calls()), (2, 1));
 }

@@ -30,19 +30,19 @@ async fn a_prompt_that_changed_or_is_missing_leaves_the_question_open() {
     let build = |key: &str, text: &str| {
         Prompt::<()>::builder("tests", key, "Notes").section(section(text)).build().expect("sound")
     };
-    let answers = || Some(Answers::One(json!("yes")));
+    let answers = || Answers::One(json!("yes"));
     for (prompt, code) in
         [(build("notes", "Take no notes."), "W0614"), (build("other", "Take notes."), "W0613")]
     {
-        let error = evaluator.resume(&prompt, &thread, answers()).await.expect_err(code);
+        let error = evaluator.answer(&prompt, &thread, answers()).await.expect_err(code);
         assert_eq!((error.code(), error.kind), (code, EvaluationErrorKind::Prompt));
     }
     let open = evaluator.runtime().thread("prompt:react", thread.as_str()).expect("hosted");
     assert_eq!((open.questions().await.expect("reads").len(), model.calls()), (1, 0));
-    let response = evaluator.resume(&noting(), &thread, answers()).await.expect("continues");
+    let response = evaluator.answer(&noting(), &thread, answers()).await.expect("continues");
     assert_eq!(done(response).text, "Done.");
     let none = ThreadId::new("none").expect("an id");
-    let none = evaluator.resume(&noting(), &none, answers()).await;
+    let none = evaluator.answer(&noting(), &none, answers()).await;
     assert_eq!(none.expect_err("no such thread").code(), "W0201");
 }
 
@@ -104,7 +104,7 @@ async fn threads_and_graphs_without_prompts_are_refused() {
     let RunOutcome::Failed { fault } = ended.outcome() else { panic!("{ended:?}") };
     assert!(fault.code == "W0136", "the run has no prompt: {fault}");
     let id = ThreadId::new("t").expect("an id");
-    let error = evaluator.resume(&noting(), &id, None).await.expect_err("no evaluation");
+    let error = evaluator.resume(&noting(), &id).await.expect_err("no evaluation");
     assert_eq!(error.code(), "W0622");
 
     #[derive(State)]

@@ -112,8 +112,8 @@ fn consulting() -> Prompt<()> {
     Prompt::<()>::builder("tests", "consulting", "Consulting").section(task).build().expect("sound")
 }
 
-fn reply() -> Option<Answers> {
-    Some(Answers::One(json!({"action": "accept", "content": "milk"})))
+fn reply() -> Answers {
+    Answers::One(json!({"action": "accept", "content": "milk"}))
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn a_tool_that_evaluates_and_then_asks_pays_for_each_evaluation_once() {
         assert_eq!(model.calls("tea"), 2);
         // The state of the session is another one in the second round.
         session.dispatch::<Note>(&Note("later".to_owned())).expect("dispatches");
-        let evaluation = evaluator.resume(&consulting(), &thread, reply()).session(&session);
+        let evaluation = evaluator.answer(&consulting(), &thread, reply()).session(&session);
         let response = done(evaluation.await.expect("continues"));
         assert_eq!(model.calls("tea"), 2, "its outcome was stored");
         assert_eq!((model.calls("milk"), model.calls("main")), (2, 2));
@@ -151,7 +151,7 @@ async fn model_calls_of_evaluations_within_calls_count_in_continuations() {
     let evaluated = evaluator.evaluate(&consulting(), ()).budget(limits).await;
     let interrupted = evaluated.expect("evaluates").interrupted().expect("asks");
     assert_eq!(interrupted.usage.model_calls, 3, "one of the prompt, two of the expert");
-    let error = evaluator.resume(&consulting(), &interrupted.thread, reply()).await;
+    let error = evaluator.answer(&consulting(), &interrupted.thread, reply()).await;
     let error = error.expect_err("nothing is left");
     assert_eq!((error.kind, error.usage.model_calls), (EvaluationErrorKind::Budget, 3));
     assert_eq!((model.calls("milk"), model.calls("main")), (0, 1));
@@ -191,7 +191,7 @@ fn a_process_that_ends_within_a_nested_evaluation_pays_nothing_twice() {
         let evaluator = builder.open().await.expect("opens");
         let session = evaluator.session(&id()).await.expect("reads");
         let response = loop {
-            match evaluator.resume(&consulting(), &id(), None).session(&session).await {
+            match evaluator.resume(&consulting(), &id()).session(&session).await {
                 Ok(evaluated) => break done(evaluated),
                 // The death of the process is not known yet.
                 Err(error) => assert!(error.fault.retriable, "{error}"),

@@ -71,8 +71,8 @@ async fn a_session_is_that_of_its_thread_in_every_process() {
     let model = scripted(vec![Step::calls(vec![note("after")]), Step::text("Done.")]);
     let evaluator = over(&store, Evaluator::builder(model)).await;
     let opened = evaluator.session(&waiting.thread).await.expect("reads");
-    let answers = Some(Answers::One(json!("yes")));
-    let evaluation = evaluator.resume(&noting(), &waiting.thread, answers).session(&opened);
+    let answers = Answers::One(json!("yes"));
+    let evaluation = evaluator.answer(&noting(), &waiting.thread, answers).session(&opened);
     let response = done(evaluation.await.expect("continues"));
     assert_eq!(notes(&opened), ["before", "after"]);
     // The question takes nothing from the budget: no tool runs for it.
