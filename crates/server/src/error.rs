@@ -186,6 +186,8 @@ impl From<RuntimeError> for ApiError {
                 Self::missing(error.to_string())
             }
             RuntimeError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+            // The input, or the executor of the program, refused the request.
+            RuntimeError::Node(fault) => ExecuteError { fault }.into(),
             error => Self::invalid(error.to_string()),
         }
     }

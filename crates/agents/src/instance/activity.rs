@@ -155,9 +155,9 @@ impl AgentRuntime {
     ) -> Result<Sent, AgentRuntimeError> {
         let id = to.as_ref();
         let activities = self.runtime();
-        let row = activities.enqueue(self.request_of(id, activity).await?).await;
-        let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
-        Ok(Sent { agents: self.clone(), at: row.new.at })
+        let at = activities.enqueue(self.request_of(id, activity).await?).await;
+        let at = at.map_err(|error| of_runtime(id.as_str(), error))?;
+        Ok(Sent { agents: self.clone(), at })
     }
 
     /// Sends an activity as [`send`](Self::send) does, for execution by another process.
@@ -174,9 +174,9 @@ impl AgentRuntime {
     ) -> Result<Sent, AgentRuntimeError> {
         let id = to.as_ref();
         let activities = self.runtime();
-        let row = activities.enqueue_only(self.request_of(id, activity).await?).await;
-        let row = row.map_err(|error| of_runtime(id.as_str(), error))?;
-        Ok(Sent { agents: self.clone(), at: row.new.at })
+        let at = activities.enqueue_only(self.request_of(id, activity).await?).await;
+        let at = at.map_err(|error| of_runtime(id.as_str(), error))?;
+        Ok(Sent { agents: self.clone(), at })
     }
 
     async fn request_of(

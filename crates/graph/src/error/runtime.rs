@@ -288,7 +288,8 @@ pub enum RuntimeError {
     /// The graph is not sound.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A node or a route failed, or the graph refused its input.
+    /// A node or a route failed, the graph refused its input, or an executor of the program refused
+    /// the request.
     #[error(transparent)]
     Node(Fault),
 }

@@ -52,6 +52,18 @@ impl Interval {
 }
 
 impl RunLog {
+    /// Returns a handle to the events of the run, and to its outcome as stored, without output.
+    pub(crate) fn handle(self) -> RunHandle {
+        let run = self.at.clone();
+        let events = Follower::of_run(self.clone(), Position::START).events();
+        let outcome = Box::pin(async move {
+            let failed = |error: RuntimeError| RunOutcome::Failed { fault: error.fault() };
+            let outcome = self.ended().await.map_or_else(failed, |(outcome, _)| outcome);
+            outcome.in_form(StateForm::Shown)
+        });
+        RunHandle { run, events, outcome }
+    }
+
     /// Waits for the end of the run, and returns its outcome as stored, with the last checkpoint.
     pub(crate) async fn ended(&self) -> Result<(RunOutcome, Option<CheckpointId>), RuntimeError> {
         let Self { context, who, at } = self;

@@ -5,8 +5,9 @@
 //! recovery, attends the mailbox: one task executes its activities until none is left. An idle
 //! instance has no task.
 
-use super::admission::{check_depth, new_run};
+use super::admission::{StartedRun, check_depth, new_run};
 use super::core::{Inner, Runtime};
+use super::executor::Admit;
 use crate::fork::copy_activity;
 use crate::hosted::Requester;
 use crate::run_kind::sets_aside;
@@ -22,7 +23,7 @@ use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::{StateQuery, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::mailbox::RESERVED;
-use weftwork_store::{InterruptRow, RunRow, StoreError};
+use weftwork_store::{InterruptRow, StoreError};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus};
 use weftwork_types::{OrgId, Principal, ThreadId, Timestamp, canonical};
@@ -51,18 +52,26 @@ impl Runtime {
     /// [`RuntimeError::Store`] with the errors of
     /// [`check_mailbox`](weftwork_store::mailbox::check_mailbox), with `KeyReused` for an idempotency
     /// key of another request; [`RuntimeError::TooDeep`], [`RuntimeError::Stopping`].
-    pub async fn enqueue(&self, request: RunRequest) -> Result<RunRow, RuntimeError> {
+    pub async fn enqueue(&self, request: RunRequest) -> Result<RunRef, RuntimeError> {
         let who = request.principal.clone();
-        let row = self.enqueue_only(request).await?;
-        self.attend(&who, &row.new.at.thread);
-        Ok(row)
+        let activity = self.enqueue_only(request).await?;
+        self.attend(&who, &activity.thread);
+        Ok(activity)
     }
 
     /// Accepts an activity as [`enqueue`](Self::enqueue) does, for execution by another process.
     ///
     /// # Errors
     /// As [`enqueue`](Self::enqueue).
-    pub async fn enqueue_only(&self, request: RunRequest) -> Result<RunRow, RuntimeError> {
+    pub async fn enqueue_only(&self, request: RunRequest) -> Result<RunRef, RuntimeError> {
+        Ok(self.accept(request, Admit::Activity).await?.into_handle().run)
+    }
+
+    /// Stores an activity, without the checks that need its graph.
+    pub(super) async fn store_activity(
+        &self,
+        request: RunRequest,
+    ) -> Result<StartedRun, RuntimeError> {
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
@@ -71,7 +80,8 @@ impl Runtime {
         let who = request.principal.clone();
         let now = context.clock.now();
         let new = new_run(&*context.clock, request, now);
-        Ok(context.store.create_run(&who, new, BTreeMap::new()).await?)
+        let row = context.store.create_run(&who, new, BTreeMap::new()).await?;
+        Ok(StartedRun::Elsewhere(self.log(who, row.new.at).handle()))
     }
 
     /// Executes the activities of an instance one after another, in a task of this process, until
@@ -200,7 +210,7 @@ impl Runtime {
             input: RunInput::Update { writes: Json::Null, as_node: Some("__end__".to_owned()) },
             options,
         };
-        match self.accept(dropped, None).await?.outcome.await {
+        match self.accept(dropped, Admit::Run(None)).await?.into_handle().outcome.await {
             RunOutcome::Failed { fault } => Err(RuntimeError::Node(fault)),
             _ => Ok(true),
         }

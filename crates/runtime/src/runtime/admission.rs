@@ -12,6 +12,7 @@ pub use keys::check_key;
 
 use super::core::Runtime;
 use super::execution::{ClaimAttempt, UnclaimedRun};
+use super::executor::Admit;
 use super::refusals::GivenAnswers;
 use crate::hosted::{AcceptedRun, ModeReceiver, Requester};
 use crate::thread_snapshot::ThreadSnapshot;
@@ -21,12 +22,12 @@ use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::check_open;
 use weftwork_store::mailbox::is_living_instance;
 use weftwork_store::{NewRun, RunRow, StoreError, ThreadRow, invariants, open_questions};
-use weftwork_types::port::{Clock, ExecuteError, GraphExecutor, RunHandle};
+use weftwork_types::port::{Clock, RunHandle};
 use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
-use weftwork_types::{BoxFuture, InterruptId, Principal, RunId, Timestamp};
+use weftwork_types::{InterruptId, RunId, Timestamp};
 
 /// A run that was accepted.
-pub(super) enum StartedRun {
+pub(crate) enum StartedRun {
     /// This process executes it.
     Here(RunHandle),
     /// Another worker executes it, an earlier request created it, or it waits.
@@ -34,7 +35,7 @@ pub(super) enum StartedRun {
 }
 
 impl StartedRun {
-    fn into_handle(self) -> RunHandle {
+    pub(crate) fn into_handle(self) -> RunHandle {
         match self {
             Self::Here(handle) | Self::Elsewhere(handle) => handle,
         }
@@ -42,21 +43,16 @@ impl StartedRun {
 }
 
 impl Runtime {
-    /// Accepts a run, and reports its events to a receiver while it is executed here.
-    pub(crate) async fn accept(
+    /// Admits a request that has passed the executors of the program.
+    pub(super) async fn admit(
         &self,
         request: RunRequest,
-        receiver: Option<ModeReceiver>,
-    ) -> Result<RunHandle, RuntimeError> {
-        // On the heap: the callers' futures would each have the size of an admission.
-        Box::pin(self.start_requested(request, receiver)).await.map(StartedRun::into_handle)
-    }
-
-    pub(super) async fn start_requested(
-        &self,
-        request: RunRequest,
-        receiver: Option<ModeReceiver>,
+        admit: Admit,
     ) -> Result<StartedRun, RuntimeError> {
+        let receiver = match admit {
+            Admit::Run(receiver) => receiver,
+            Admit::Activity => return self.store_activity(request).await,
+        };
         let graph = self.graph(&request.graph)?;
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
@@ -195,26 +191,6 @@ impl Runtime {
         let mut refusals = given.answers.keys().filter_map(check);
         let is_answered = |refusal: &StoreError| matches!(refusal, StoreError::Answered { .. });
         refusals.find(is_answered).unwrap_or(error).into()
-    }
-}
-
-impl GraphExecutor for Runtime {
-    fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>> {
-        Box::pin(async move {
-            let accepted = self.accept(request, None).await;
-            accepted.map_err(|e| ExecuteError { fault: e.fault() })
-        })
-    }
-
-    fn cancel<'a>(
-        &'a self,
-        who: &'a Principal,
-        run: &'a RunRef,
-    ) -> BoxFuture<'a, Result<(), ExecuteError>> {
-        Box::pin(async move {
-            let asked = self.request_cancel(who, run).await;
-            asked.map_err(|e| ExecuteError { fault: e.fault() })
-        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Construction of a runtime.
 
 use super::core::{Inner, Runtime, full_id};
+use super::executor::ExecutorWrapper;
 use super::mailboxes::Mailboxes;
 use super::remote_servers::RemoteServers;
 use super::slots::Slots;
@@ -15,7 +16,9 @@ use tokio::sync::{Semaphore, watch};
 use weftwork_graph::run_loop::CACHED_MAX;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{ItemStore, MemoryStore, NewRun, Store, StoreItems};
-use weftwork_types::port::{Budgets, Clock, Dependencies, Limits, RemoteThreads, Unlimited};
+use weftwork_types::port::{
+    Budgets, Clock, Dependencies, GraphExecutor, Limits, RemoteThreads, Unlimited,
+};
 use weftwork_types::{Principal, WorkerId};
 
 /// Maximum number of runs of which a process with recovery records that they wait for a slot.
@@ -51,6 +54,7 @@ pub struct RuntimeBuilder {
     graphs: Vec<(String, CompiledGraph)>,
     dependencies: BTreeMap<String, MakeDependencies>,
     remote_servers: RemoteServers,
+    wrap_executor: Option<ExecutorWrapper>,
 }
 
 impl Runtime {
@@ -82,6 +86,7 @@ impl RuntimeBuilder {
             graphs: Vec::new(),
             dependencies: BTreeMap::new(),
             remote_servers: RemoteServers::default(),
+            wrap_executor: None,
         }
     }
 
@@ -189,6 +194,26 @@ impl RuntimeBuilder {
     /// Replaces the source of the budgets of runs by one that is made from the present one.
     pub fn map_budgets(mut self, map: impl FnOnce(Arc<dyn Budgets>) -> Arc<dyn Budgets>) -> Self {
         self.budgets = map(self.budgets);
+        self
+    }
+
+    /// Wraps the executor through which runs start and are cancelled: one that counts, limits or
+    /// refuses requests, for example. An earlier wrapper is wrapped by a later one.
+    ///
+    /// The function is called for each request, with the executor of the runtime for this request;
+    /// what its executors share is captured by the function. Every request passes exactly once:
+    /// those of the runtime as [`GraphExecutor`], of threads, servers, evaluations and instances,
+    /// and those by which the runtime itself wakes, resumes or rolls back threads. Runs that were
+    /// accepted before, and are taken over or requeued, do not pass again.
+    ///
+    /// The error of an executor that refuses a request reaches the caller as
+    /// [`RuntimeError::Node`], and nothing is stored. A run that an executor starts elsewhere has no
+    /// events for [`ThreadRun::stream`](crate::ThreadRun::stream).
+    pub fn map_executor<F>(mut self, map: F) -> Self
+    where
+        F: Fn(Arc<dyn GraphExecutor>) -> Arc<dyn GraphExecutor> + Send + Sync + 'static,
+    {
+        self.wrap_executor = Some(ExecutorWrapper::new(map).around(self.wrap_executor));
         self
     }
 
@@ -308,6 +333,7 @@ impl RuntimeBuilder {
             hosted: RwLock::default(),
             mailboxes: Mailboxes::default(),
             remote_servers: Arc::new(self.remote_servers),
+            wrap_executor: self.wrap_executor,
             heartbeat,
             slots,
             running: Mutex::default(),

@@ -1,6 +1,7 @@
 //! Cancellation of runs, with or without rollback of their work.
 
 use super::core::Runtime;
+use super::executor::Admit;
 use crate::hosted::Requester;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{RunRow, StoreError, invariants};
@@ -30,7 +31,7 @@ impl Runtime {
     ) -> Result<Option<RunHandle>, RuntimeError> {
         // A run that begins later has done nothing.
         if action == CancelAction::Interrupt || self.is_delayed(who, run).await? {
-            self.request_cancel(who, run).await?;
+            self.cancel_by_port(who, run).await?;
             self.end_delayed(who, run).await?;
             // An activity that is cancelled ends now, also while others wait behind a question.
             if self.store().run(who, run).await?.waits_as_activity() {
@@ -39,9 +40,9 @@ impl Runtime {
             return Ok(None);
         }
         if self.store().run(who, run).await?.status == RunStatus::Queued {
-            match self.request_cancel(who, run).await {
-                Ok(()) | Err(StoreError::NotFound { .. }) => {}
-                Err(error) => return Err(error.into()),
+            match self.cancel_by_port(who, run).await {
+                Ok(()) | Err(RuntimeError::Store(StoreError::NotFound { .. })) => {}
+                Err(error) => return Err(error),
             }
             // Its turn may have come before the request.
             let row = self.store().run(who, run).await?;
@@ -100,6 +101,6 @@ impl Runtime {
             input: RunInput::Update { writes, as_node: Some("__copy__".to_owned()) },
             options,
         };
-        self.accept(request, None).await
+        Ok(self.accept(request, Admit::Run(None)).await?.into_handle())
     }
 }

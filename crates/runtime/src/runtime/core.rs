@@ -1,5 +1,6 @@
 //! The runtime: its graphs, and the runs that it executes.
 
+use super::executor::ExecutorWrapper;
 use super::mailboxes::Mailboxes;
 use super::remote_servers::RemoteServers;
 use super::slots::Slots;
@@ -34,6 +35,8 @@ pub(super) struct Inner {
     pub(super) mailboxes: Mailboxes,
     /// Servers on which threads are deleted together with local ones.
     pub(super) remote_servers: Arc<RemoteServers>,
+    /// Wrapper of the executor; `None` if the program has none.
+    pub(super) wrap_executor: Option<ExecutorWrapper>,
     pub(super) heartbeat: Heartbeat,
     pub(super) running: Mutex<BTreeMap<RunId, LocalRun>>,
     /// Limit of the runs that are executed at once.

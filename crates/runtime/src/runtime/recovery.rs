@@ -1,6 +1,7 @@
 //! Recovery of runs without a living worker, and the decision how a thread is resumed.
 
 use super::core::{Inner, Runtime};
+use super::executor::Admit;
 use super::spent::waiting_activity;
 use crate::hosted::{AcceptedRun, Requester};
 use crate::run_kind::is_activity;
@@ -163,7 +164,8 @@ impl Runtime {
         };
         let principal = who.clone();
         let thread = at.thread;
-        self.accept(RunRequest { principal, caller, graph, thread, input, options }, None).await
+        let request = RunRequest { principal, caller, graph, thread, input, options };
+        Ok(self.accept(request, Admit::Run(None)).await?.into_handle())
     }
 
     /// Returns `true` if the run was an update from outside, which executes no node, and left a

@@ -2,6 +2,7 @@
 
 use super::admission::StartedRun;
 use super::core::{Inner, Runtime};
+use super::executor::Admit;
 use crate::run_kind::sets_aside;
 use crate::worker::LeaseConfig;
 use futures_util::{StreamExt, stream};
@@ -117,7 +118,7 @@ impl Runtime {
             input: RunInput::Continue,
             options,
         };
-        Box::pin(self.start_requested(request, None)).await.map(Some)
+        self.accept(request, Admit::Run(None)).await.map(Some)
     }
 
     /// Returns the time at which the next thread is due, as stored, after this number of threads

@@ -2,7 +2,7 @@
 
 use super::{EndedRun, Thread};
 use crate::hosted::ModeReceiver;
-use crate::runtime::{Runtime, check_key};
+use crate::runtime::{Admit, Runtime, check_key};
 use futures_util::FutureExt;
 use serde_json::{Map, Value as Json};
 use std::time::Duration;
@@ -156,7 +156,7 @@ impl ThreadRun {
     /// [`RuntimeError`] when the run was not accepted; nothing was stored.
     pub async fn begin(self) -> Result<RunHandle, RuntimeError> {
         let (runtime, request) = self.request()?;
-        runtime.accept(request, None).await
+        Ok(runtime.accept(request, Admit::Run(None)).await?.into_handle())
     }
 
     /// Requests the run and streams its events in these modes. Dropping the stream does not stop
@@ -180,7 +180,7 @@ impl ThreadRun {
         let (runtime, request) = self.request()?;
         let (sender, items) = unbounded_channel();
         let receiver = ModeReceiver { modes, form: thread.form, items: sender };
-        let handle = runtime.accept(request, Some(receiver)).await?;
+        let handle = runtime.accept(request, Admit::Run(Some(receiver))).await?.into_handle();
         let run = handle.run.clone();
         Ok(ThreadStream { run, items, end: async move { thread.end(handle).await }.boxed() })
     }

@@ -9,6 +9,7 @@ mod canary;
 mod chat;
 mod client;
 mod errors;
+mod executor;
 mod front_ends;
 mod graphs;
 mod habits;

@@ -13,7 +13,7 @@ use weftwork_models::{ChatModel, Recorder};
 use weftwork_runtime::{Recovery, Runtime};
 use weftwork_store::Store;
 use weftwork_types::Principal;
-use weftwork_types::port::{Budgets, Clock, Limits};
+use weftwork_types::port::{Budgets, Clock, GraphExecutor, Limits};
 use weftwork_types::run::{Durability, Multitask};
 
 /// Builder of an [`App`].
@@ -33,6 +33,18 @@ pub struct AppBuilder {
     thread_budget: Option<Limits>,
     recovery: Recovery,
     runs_max: Option<usize>,
+    map_executor: Option<MapExecutor>,
+}
+
+type WrapExecutor = dyn Fn(Arc<dyn GraphExecutor>) -> Arc<dyn GraphExecutor> + Send + Sync;
+
+/// Function that wraps the executor of each request.
+struct MapExecutor(Box<WrapExecutor>);
+
+impl std::fmt::Debug for MapExecutor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MapExecutor").finish_non_exhaustive()
+    }
 }
 
 impl AppBuilder {
@@ -133,6 +145,17 @@ impl AppBuilder {
         self
     }
 
+    /// Wraps the executor through which the runs of this app start and are cancelled; see
+    /// [`RuntimeBuilder::map_executor`](weftwork_runtime::RuntimeBuilder::map_executor). A later
+    /// function replaces an earlier one.
+    pub fn map_executor<F>(mut self, map: F) -> Self
+    where
+        F: Fn(Arc<dyn GraphExecutor>) -> Arc<dyn GraphExecutor> + Send + Sync + 'static,
+    {
+        self.map_executor = Some(MapExecutor(Box::new(map)));
+        self
+    }
+
     /// Opens the model and the store, compiles the agents, and registers this process as a worker.
     ///
     /// # Errors
@@ -174,6 +197,9 @@ impl AppBuilder {
         }
         if let Some(runs_max) = self.runs_max {
             builder = builder.runs_max(runs_max);
+        }
+        if let Some(MapExecutor(map)) = self.map_executor {
+            builder = builder.map_executor(map);
         }
         for server in config.remotes.servers() {
             builder = builder.remote_server(server);
