@@ -32,6 +32,9 @@ const HOSTED_TASKS: u32 = 1_000;
 /// Commits per round with a store, and as many by hand: enough for the log of either to be moved
 /// into the file, and to be written from its beginning again.
 const FILED_COMMITS: u32 = 2_000;
+/// Maximum cost of a hosted run in memory, as a multiple of a run with the checkpointer in memory,
+/// at which the latter has no use of its own.
+const HOSTED_MEMORY_RATIO_MAX: f64 = 1.5;
 /// The most commits a task of an agent may need, its calls and their bills included.
 const COMMITS_MAX: f64 = 1.2;
 /// Number of times that a conversation is read from the file again.
@@ -40,7 +43,8 @@ const LOADS: usize = 9;
 const TASKS: u32 = 20_000;
 
 /// Where checkpoints go.
-const SAVERS: [&str; 6] = ["none", "memory", "sqlite", "sqlite-full", "hosted", "hosted-full"];
+const SAVERS: [&str; 7] =
+    ["none", "memory", "sqlite", "sqlite-full", "hosted-memory", "hosted", "hosted-full"];
 
 /// CPU time of all threads of this process, in nanoseconds.
 fn cpu_ns() -> f64 {
@@ -166,6 +170,7 @@ async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
         }
     }
     let hand = by_hand.medians();
+    let in_process = memory.get(1..).map(medians);
     for (saver, costs) in [("none", none), ("memory", memory)] {
         // The first round warms up.
         if let Some(costs) = costs.get(1..) {
@@ -178,8 +183,17 @@ async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
             tell(case, (saver, ours), hand, Some(bar), rows);
         }
     }
+    if savers.contains(&"hosted-memory") {
+        let hosted = hosted(case, &cases::hosted::Hosted::in_memory(case).await).await;
+        let ours = medians(&hosted);
+        tell(case, ("hosted-memory", ours), hand, None, rows);
+        if let Some(in_process) = in_process {
+            tell_ratio(case, ours.cpu / in_process.cpu, rows);
+        }
+    }
     if savers.contains(&"hosted") {
-        tell(case, ("hosted", medians(&hosted(case).await)), hand, None, rows);
+        let hosted = hosted(case, &cases::hosted::Hosted::open(case).await).await;
+        tell(case, ("hosted", medians(&hosted)), hand, None, rows);
     }
 }
 
@@ -203,7 +217,7 @@ fn tell(
     let json_ratio = ours.cpu / hand.json.cpu;
     let limit = bar.map(|bar| format!("{:.2}", bar.limit_us)).unwrap_or_default();
     println!(
-        "{:<13} {saver:>11} {:>10.2} {:>10.2} {:>10.3} {ratio:>7.1} {:>10.3} {json_ratio:>7.1} {limit:>10}",
+        "{:<13} {saver:>13} {:>10.2} {:>10.2} {:>10.3} {ratio:>7.1} {:>10.3} {json_ratio:>7.1} {limit:>10}",
         case.name, ours.cpu, ours.wall, hand.typed.cpu, hand.json.cpu
     );
     let mut row = json!({
@@ -219,6 +233,19 @@ fn tell(
         row["commit_bytes"] = json!(bar.commit_bytes);
     }
     rows.push(row);
+}
+
+/// Prints and records the cost of a hosted run in memory, as a multiple of a run with the
+/// checkpointer in memory.
+fn tell_ratio(case: &Case, ratio: f64, rows: &mut [Value]) {
+    println!(
+        "{:<13} a hosted run in memory costs {ratio:.2} of a run with the checkpointer in memory; the latter stays above {HOSTED_MEMORY_RATIO_MAX}",
+        case.name
+    );
+    if let Some(row) = rows.last_mut() {
+        row["checkpointer_ratio"] = json!(ratio);
+        row["limit_checkpointer_ratio"] = json!(HOSTED_MEMORY_RATIO_MAX);
+    }
 }
 
 /// The case with checkpoints in SQLite, interleaved with commits by hand of one row of as many
@@ -268,9 +295,8 @@ async fn filed(case: &Case, durability: Durability, hand: ByHand) -> (Cost, Bar)
     (medians(&ours), Bar { commits_per_task, commit_us, commit_bytes: bytes, limit_us })
 }
 
-/// The case as hosted runs over SQLite, which cost much more and are measured with fewer tasks.
-async fn hosted(case: &Case) -> Vec<Cost> {
-    let hosted = cases::hosted::Hosted::open(case).await;
+/// The case as hosted runs, which cost much more and are measured with fewer tasks.
+async fn hosted(case: &Case, hosted: &cases::hosted::Hosted) -> Vec<Cost> {
     let mut thread = 0;
     let mut costs = Vec::new();
     for round in 0..=ROUNDS {
@@ -456,7 +482,7 @@ fn main() {
     let wanted = |name: &str| cases.is_empty() || cases.contains(&name);
     let mut rows: Vec<Value> = Vec::new();
     println!(
-        "{:<13} {:>11} {:>10} {:>10} {:>10} {:>7} {:>10} {:>7} {:>10}",
+        "{:<13} {:>13} {:>10} {:>10} {:>10} {:>7} {:>10} {:>7} {:>10}",
         "case", "saver", "cpu us", "wall us", "bound us", "ratio", "json us", "ratio", "limit us"
     );
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! The work as hosted runs over the SQLite store: accepted, claimed, committed after each
+//! The work as hosted runs, over a file or in memory: accepted, claimed, committed after each
 //! superstep, with a log of events.
 
 use super::Case;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use weftwork_runtime::Runtime;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
-use weftwork_store::Store;
+use weftwork_store::{MemoryStore, Store};
 use weftwork_types::caller::Caller;
 use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRequest};
@@ -17,19 +17,30 @@ pub(crate) const GRAPH: &str = "bench:case";
 /// A thread by itself.
 pub(crate) const THREAD: &str = "bench";
 
-/// A runtime over a file of its own.
+/// A runtime over a store of its own.
 pub(crate) struct Hosted {
     runtime: Runtime,
     work: Work,
-    _dir: tempfile::TempDir,
+    /// Folder of the file; `None` for a store in memory.
+    _dir: Option<tempfile::TempDir>,
 }
 
 impl Hosted {
+    /// Opens a runtime over a file.
     pub(crate) async fn open(case: &Case) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let options = Options { durability: Durability::Normal, ..Options::default() };
         let store = SqliteStore::open(dir.path().join("bench.db"), &options).expect("opens");
-        let builder = Runtime::builder(Arc::new(store)).graph(GRAPH, case.graph.clone());
+        Self::of_case(case, Arc::new(store), Some(dir)).await
+    }
+
+    /// Opens a runtime over a store in memory.
+    pub(crate) async fn in_memory(case: &Case) -> Self {
+        Self::of_case(case, Arc::new(MemoryStore::new()), None).await
+    }
+
+    async fn of_case(case: &Case, store: Arc<dyn Store>, dir: Option<tempfile::TempDir>) -> Self {
+        let builder = Runtime::builder(store).graph(GRAPH, case.graph.clone());
         let runtime = builder.open().await.expect("opens");
         Self { runtime, work: case.work, _dir: dir }
     }
@@ -56,7 +67,7 @@ impl Hosted {
         request(&format!("t{thread}"), input)
     }
 
-    /// Runs on a thread of its own; the checkpoints are in the file when the run ends.
+    /// Runs on a thread of its own; its checkpoints are in the store when the run ends.
     pub(crate) async fn run(&self, request: RunRequest) {
         let at = (request.principal.clone(), request.thread.clone());
         let handle = self.runtime.execute(request).await.expect("accepted");
@@ -64,7 +75,7 @@ impl Hosted {
         let outcome = handle.outcome.await;
         assert!(matches!(outcome, RunOutcome::Completed { .. }), "{outcome:?}");
         let row = self.runtime.store().thread(&at.0, &at.1).await.expect("can be read");
-        assert!(row.head.is_some(), "its checkpoints are in the file");
+        assert!(row.head.is_some(), "its checkpoints are in the store");
     }
 }
 
