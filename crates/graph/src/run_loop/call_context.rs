@@ -27,7 +27,7 @@ impl TaskContext {
             clock: Arc::clone(run.host.clock()),
             emit: Arc::new(CallEvents::new(self, attempt)),
             deadline: run.deadline,
-            configurable: Arc::clone(&run.configurable),
+            configurable: Arc::clone(&run.options.configurable),
             dependencies: self.dependencies().clone(),
             hidden: Arc::clone(self.hidden_values()),
         }

@@ -234,7 +234,7 @@ impl CheckpointWriter {
     /// Waits until all checkpoints are stored that the open superstep depends on. Must not be
     /// called while tasks run: they may hold a resource that the write needs.
     pub(crate) async fn wait_durable(&mut self, loop_context: &LoopContext) -> LoopResult<()> {
-        if loop_context.run.durability != Durability::Async {
+        if loop_context.run.options.durability != Durability::Async {
             return Ok(());
         }
         if let WriterState::InFlight(write) = &mut self.state {

@@ -43,7 +43,7 @@ impl RunEnvironment for LocalEnvironment {
                 graph: outermost.name().to_owned(),
                 graph_version: outermost.version().to_owned(),
             })),
-            thread: ThreadId::new(&first.loop_context.run.thread).ok(),
+            thread: ThreadId::new(&first.loop_context.run.options.thread).ok(),
             budget: Arc::new(Unlimited),
             ledger: Arc::new(NoLedger),
         }

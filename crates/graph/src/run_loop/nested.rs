@@ -168,19 +168,19 @@ impl Ctx {
     /// Value given to the run besides its input; `null` if none was given.
     #[must_use]
     pub fn context(&self) -> &Json {
-        &self.at().loop_context.run.context
+        &self.at().loop_context.run.options.context
     }
 
     /// Step limit given to the run; `None` if that of the graph holds.
     #[must_use]
     pub fn step_limit(&self) -> Option<u32> {
-        self.at().loop_context.run.step_limit
+        self.at().loop_context.run.options.step_limit
     }
 
     /// Named settings given to the run; empty if none were given.
     #[must_use]
     pub fn configurable(&self) -> &Map<String, Json> {
-        &self.at().loop_context.run.configurable
+        &self.at().loop_context.run.options.configurable
     }
 
     /// The long-term store of the host, when it has one; in hosted runs the items of the runtime's
@@ -472,7 +472,7 @@ impl Options {
     pub(crate) fn within(loop_context: &LoopContext) -> Self {
         Self {
             thread: Arc::clone(&loop_context.address.thread),
-            step_limit: loop_context.run.step_limit,
+            step_limit: loop_context.run.options.step_limit,
             ..Self::fresh()
         }
     }

@@ -160,10 +160,79 @@ impl ClaimedRun {
     ) -> Result<Option<LazyOutcome>, RuntimeError> {
         let attempts = if fresh { AttemptHistory::default() } else { self.read_attempts().await? };
         let thread = ThreadSnapshot::new(&self.context.store, &self.who, &self.claim.at.thread);
+        let lost = self.record_attempt(writer, &thread, &attempts, fresh, counted).await?;
+        let store = &self.context.store;
+        let began = self.context.clock.now();
+        let questions = thread.questions().await?;
+        let is_approval = |row: &InterruptRow| matches!(row.interrupt.ask, Ask::Approval(_));
+        // The first run of a thread that begins has taken no decision.
+        if attempts.begun || questions.iter().any(is_approval) {
+            writer.decisions.read(store.as_ref(), &self.who).await?;
+        }
+        // The newest checkpoint has what an earlier process committed for the run.
+        let begins_at = if attempts.begun { None } else { self.begins_at(&thread).await? };
+        let first = first_action(self, &thread, begins_at, attempts.begun).await?;
+        let scope = match first {
+            FirstAction::Nothing => None,
+            FirstAction::Update(_) | FirstAction::Run(_) => {
+                self.open_scope(attempts.used()).await?
+            }
+        };
+        let is_cancelled = scope.is_none() && !matches!(first, FirstAction::Nothing);
+        let scope = scope.cloned().unwrap_or_else(|| RunScope::empty(self));
+        let local = local_host(self, writer, &scope, answers(questions), lost);
+        if is_cancelled {
+            let outcome = RunOutcome::cancelled();
+            return Ok(Some(ready(self.end_early(&local, writer, outcome).await?)));
+        }
+        match first {
+            FirstAction::Update(update) => {
+                let at = self.at(begins_at);
+                self.graph.update(&local, &at, vec![vec![update]]).await?;
+                writer.let_go().await?;
+            }
+            FirstAction::Nothing => {}
+            FirstAction::Run(start) => {
+                let run = self.requested_run(&local, start, begins_at, &attempts);
+                let ended = match self.run_supersteps(writer, run).await {
+                    Ok(Some(finished)) => {
+                        return self.finish(&local, writer, finished, began).await;
+                    }
+                    Ok(None) => RunOutcome::cancelled(),
+                    // Its siblings may have asked something meanwhile.
+                    Err(RuntimeError::Node(fault)) if !self.will_repeat(&fault) => {
+                        RunOutcome::Failed { fault }
+                    }
+                    Err(error @ RuntimeError::DeadlinePassed { .. }) => {
+                        RunOutcome::Failed { fault: error.fault() }
+                    }
+                    Err(error) => return Err(error),
+                };
+                return Ok(Some(ready(self.end_unfinished(&local, writer, ended).await?)));
+            }
+        }
+        // A change of a waiting subgraph leaves questions open.
+        let at = StateQuery::thread(self.claim.at.thread.as_str());
+        let state = self.graph.state(&local, &at, false).await?;
+        let outcome = RunOutcome::Completed { output: state.values };
+        let wakes_at = wakes_at(&state.interrupts, began);
+        Ok(Some(ready(writer.leave(outcome, state.interrupts, wakes_at).await?)))
+    }
+
+    /// Records that this process executes the run, and returns the number of earlier processes that
+    /// may have died in its open superstep.
+    async fn record_attempt(
+        &self,
+        writer: &Arc<Writer>,
+        thread: &ThreadSnapshot,
+        attempts: &AttemptHistory,
+        fresh: bool,
+        counted: &mut bool,
+    ) -> Result<u32, RuntimeError> {
         if attempts.begun {
             writer.has_begun().await;
         } else {
-            writer.continues(self.continued_run(&thread).await?).await;
+            writer.continues(self.continued_run(thread).await?).await;
         }
         // This process does not count among those that may have died.
         let ours = u32::from(fresh || *counted);
@@ -185,7 +254,7 @@ impl ClaimedRun {
             writer.reset().await?;
         }
         writer.open_steps().clone_from(&attempts.open_steps);
-        self.execute(writer, &thread, &attempts, lost).await
+        Ok(lost)
     }
 
     /// Returns the resources of the run, and opens them first if it has none yet; `None` if the run
@@ -230,72 +299,6 @@ impl ClaimedRun {
             after = last.seq;
             page.iter().for_each(|logged| attempts.read(&logged.event));
         }
-    }
-
-    /// Executes the run from its first action; `None` if the process shuts down before its end.
-    async fn execute(
-        &self,
-        writer: &Arc<Writer>,
-        thread: &ThreadSnapshot,
-        attempts: &AttemptHistory,
-        lost: u32,
-    ) -> Result<Option<LazyOutcome>, RuntimeError> {
-        let store = &self.context.store;
-        let began = self.context.clock.now();
-        let questions = thread.questions().await?;
-        let is_approval = |row: &InterruptRow| matches!(row.interrupt.ask, Ask::Approval(_));
-        // The first run of a thread that begins has taken no decision.
-        if attempts.begun || questions.iter().any(is_approval) {
-            writer.decisions.read(store.as_ref(), &self.who).await?;
-        }
-        // The newest checkpoint has what an earlier process committed for the run.
-        let begins_at = if attempts.begun { None } else { self.begins_at(thread).await? };
-        let first = first_action(self, thread, begins_at, attempts.begun).await?;
-        let scope = match first {
-            FirstAction::Nothing => None,
-            FirstAction::Update(_) | FirstAction::Run(_) => {
-                self.open_scope(attempts.used()).await?
-            }
-        };
-        let is_cancelled = scope.is_none() && !matches!(first, FirstAction::Nothing);
-        let scope = scope.cloned().unwrap_or_else(|| RunScope::empty(self));
-        let local = local_host(self, writer, &scope, answers(questions), lost);
-        if is_cancelled {
-            let outcome = RunOutcome::cancelled();
-            return Ok(Some(ready(self.end_early(&local, writer, outcome).await?)));
-        }
-        match first {
-            FirstAction::Update(update) => {
-                let at = self.at(begins_at);
-                self.graph.update(&local, &at, vec![vec![update]]).await?;
-                writer.let_go().await?;
-            }
-            FirstAction::Nothing => {}
-            FirstAction::Run(start) => {
-                let run = self.requested_run(&local, start, begins_at, attempts);
-                let ended = match self.run_supersteps(writer, run).await {
-                    Ok(Some(finished)) => {
-                        return self.finish(&local, writer, finished, began).await;
-                    }
-                    Ok(None) => RunOutcome::cancelled(),
-                    // Its siblings may have asked something meanwhile.
-                    Err(RuntimeError::Node(fault)) if !self.will_repeat(&fault) => {
-                        RunOutcome::Failed { fault }
-                    }
-                    Err(error @ RuntimeError::DeadlinePassed { .. }) => {
-                        RunOutcome::Failed { fault: error.fault() }
-                    }
-                    Err(error) => return Err(error),
-                };
-                return Ok(Some(ready(self.end_unfinished(&local, writer, ended).await?)));
-            }
-        }
-        // A change of a waiting subgraph leaves questions open.
-        let at = StateQuery::thread(self.claim.at.thread.as_str());
-        let state = self.graph.state(&local, &at, false).await?;
-        let outcome = RunOutcome::Completed { output: state.values };
-        let wakes_at = wakes_at(&state.interrupts, began);
-        Ok(Some(ready(writer.leave(outcome, state.interrupts, wakes_at).await?)))
     }
 
     /// Executes the supersteps; `None` if the run was cancelled. Events that watchers wait for are

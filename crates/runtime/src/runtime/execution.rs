@@ -220,20 +220,46 @@ impl Registration {
             let report = |attempt| drop(sender.send(attempt));
             // Futures that are needed for a short time only, or rarely, are no part of the task, whose
             // memory is held as long as the run is executed.
-            match Box::pin(claim).await {
-                Ok((row, Some(claim))) => {
-                    let ConnectedRun { run, handle, outcome } = self.connect(run, claim, row);
-                    report(Ok(ClaimAttempt::Claimed(handle)));
-                    self.drive(run, outcome).await;
-                }
+            let (row, claim) = match Box::pin(claim).await {
+                Ok((row, Some(claim))) => (row, claim),
                 Ok((row, None)) => {
                     // Before the report: the run may begin here at once.
                     drop(self);
-                    report(Ok(ClaimAttempt::Unclaimed(Box::new(UnclaimedRun { run, row }))));
+                    return report(Ok(ClaimAttempt::Unclaimed(Box::new(UnclaimedRun {
+                        run,
+                        row,
+                    }))));
                 }
                 Err(error) => {
                     drop(self);
-                    report(Err(RuntimeError::from(error)));
+                    return report(Err(RuntimeError::from(error)));
+                }
+            };
+            let ConnectedRun { run, handle, outcome } = self.connect(run, claim, row);
+            let runtime = self.runtime.clone();
+            let log = runtime.log(run.who.clone(), handle.run.clone());
+            let follow = Follow { log, graph: run.graph.clone() };
+            let bus = Arc::clone(&run.bus);
+            report(Ok(ClaimAttempt::Claimed(handle)));
+            let end = run.drive().await;
+            // The slot is free before anyone learns of the end.
+            drop(self);
+            runtime.0.context.live.end(&follow.log.who.org, &follow.log.at.run, &bus);
+            runtime.0.ends.send_modify(|ends| *ends += 1);
+            // Fails only if nobody waits for the outcome.
+            let report = |ended: LazyOutcome| drop(outcome.send(ended));
+            match end {
+                ClaimEnd::Recorded(outcome) => report(outcome),
+                ClaimEnd::Unrecorded(unrecorded) => {
+                    report(ready(unrecorded.outcome.clone()));
+                    Box::pin(unrecorded.record()).await;
+                }
+                // Remaining watchers learn that the run continues elsewhere.
+                ClaimEnd::Released => bus.end(),
+                ClaimEnd::Lost => {
+                    let outcome = Box::pin(follow.end()).await;
+                    bus.give_up(AiEvent::Done { outcome: outcome.status() });
+                    report(ready(outcome));
                 }
             }
         });
@@ -262,36 +288,6 @@ impl Registration {
         let handle =
             RunHandle { run: at, events: events.events(), outcome: receive_outcome(outcome) };
         ConnectedRun { run: Box::new(run), handle, outcome: sender }
-    }
-
-    /// Executes a claimed run until this process is done with it.
-    async fn drive(self, run: Box<ClaimedRun>, outcome: oneshot::Sender<LazyOutcome>) {
-        let runtime = self.runtime.clone();
-        let at = run.claim.at.clone();
-        let follow =
-            Follow { log: runtime.log(run.who.clone(), at.clone()), graph: run.graph.clone() };
-        let bus = Arc::clone(&run.bus);
-        let end = run.drive().await;
-        // The slot is free before anyone learns of the end.
-        drop(self);
-        runtime.0.context.live.end(&follow.log.who.org, &at.run, &bus);
-        runtime.0.ends.send_modify(|ends| *ends += 1);
-        // Fails only if nobody waits for the outcome.
-        let report = |ended: LazyOutcome| drop(outcome.send(ended));
-        match end {
-            ClaimEnd::Recorded(outcome) => report(outcome),
-            ClaimEnd::Unrecorded(unrecorded) => {
-                report(ready(unrecorded.outcome.clone()));
-                Box::pin(unrecorded.record()).await;
-            }
-            // Remaining watchers learn that the run continues elsewhere.
-            ClaimEnd::Released => bus.end(),
-            ClaimEnd::Lost => {
-                let outcome = Box::pin(follow.end()).await;
-                bus.give_up(AiEvent::Done { outcome: outcome.status() });
-                report(ready(outcome));
-            }
-        }
     }
 }
 

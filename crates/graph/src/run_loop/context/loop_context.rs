@@ -106,7 +106,8 @@ pub(crate) struct LoopStorage {
 
 impl LoopStorage {
     fn new_progress(&self, shared: &RunContext) -> Option<WriteProgress> {
-        let writes_beside = shared.durability == Durability::Async && self.checkpointer.is_some();
+        let writes_beside =
+            shared.options.durability == Durability::Async && self.checkpointer.is_some();
         writes_beside.then(WriteProgress::new)
     }
 }
@@ -125,7 +126,8 @@ impl LoopContext {
         graph: CompiledGraph,
         enclosing: BTreeMap<String, CheckpointId>,
     ) -> Self {
-        let address = CheckpointAddress { thread: Arc::clone(&shared.thread), ns: nowhere() };
+        let address =
+            CheckpointAddress { thread: Arc::clone(&shared.options.thread), ns: nowhere() };
         let checkpointer = shared.host.checkpointer().cloned();
         let storage = LoopStorage { lent: checkpointer.clone(), checkpointer, own: false };
         Self {

@@ -41,8 +41,8 @@ impl WriteProgress {
 impl LoopContext {
     /// The writes of this loop and of those around it, as far as they run beside supersteps.
     fn behinds<'a>(&'a self) -> impl Iterator<Item = &'a WriteProgress> {
-        let first =
-            Some(self).filter(|loop_context| loop_context.run.durability == Durability::Async);
+        let first = Some(self)
+            .filter(|loop_context| loop_context.run.options.durability == Durability::Async);
         let around = |loop_context: &&'a Self| -> Option<&'a Self> {
             let loop_context: &'a Self = loop_context;
             loop_context.outer.as_ref().map(|outer| &**outer.loop_context())

@@ -6,7 +6,7 @@ use crate::run_loop::event::Modes;
 use crate::run_loop::options::Options;
 use crate::run_loop::sink::Sink;
 use crate::run_loop::sync::lock;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,16 +19,11 @@ use weftwork_types::{CheckpointId, InterruptId, Timestamp};
 #[derive(Debug)]
 pub(crate) struct RunContext {
     pub(crate) host: Host,
-    pub(crate) thread: Arc<str>,
+    /// Options of the run. Its step limit is that of each graph in it.
+    pub(crate) options: Options,
     pub(crate) sink: Option<Sink>,
-    pub(crate) context: Json,
-    pub(crate) configurable: Arc<Map<String, Json>>,
-    pub(crate) concurrency: Option<usize>,
     /// Time at which the run is cut off.
     pub(crate) deadline: Option<Timestamp>,
-    pub(crate) durability: Durability,
-    /// The limit of this run, for each graph in it.
-    pub(crate) step_limit: Option<u32>,
     /// Reason that a node gave when it asked the run to stop.
     pub(crate) drain: Mutex<Option<String>>,
     pub(crate) drains: AtomicBool,
@@ -60,19 +55,14 @@ pub(crate) struct RunContext {
 }
 
 impl RunContext {
-    pub(crate) fn new(host: Host, options: &Options, sink: Option<Sink>) -> Self {
+    pub(crate) fn new(host: Host, options: Options, sink: Option<Sink>) -> Self {
         let deadline = options.deadline.map(|limit| host.clock().now().plus(limit));
         Self {
             reports: host.environment().task_reports(),
             host,
-            thread: Arc::clone(&options.thread),
+            options,
             sink,
-            context: options.context.clone(),
-            configurable: Arc::clone(&options.configurable),
-            concurrency: options.concurrency,
             deadline,
-            durability: options.durability,
-            step_limit: options.step_limit,
             drain: Mutex::default(),
             drains: AtomicBool::new(false),
             answers: OnceLock::new(),
@@ -119,7 +109,7 @@ impl RunContext {
     /// Returns `true` if the run stores only its last checkpoint: it stores them when it ends, and no
     /// report needs those before.
     pub(crate) fn stores_last_only(&self) -> bool {
-        self.durability == Durability::Exit && self.reports == TaskReports::Omitted
+        self.options.durability == Durability::Exit && self.reports == TaskReports::Omitted
     }
 
     /// Makes a report of tasks, if the checkpoints of the run include reports.

@@ -203,6 +203,19 @@ impl Run {
         Ok(self.finish().await?.told()?.in_form(form))
     }
 
+    /// Runs as the stream is read: the run makes no progress while it is not read.
+    pub fn stream(mut self) -> RunStream {
+        let queue = Arc::default();
+        let modes = self.modes;
+        let form = self.form;
+        let to = Destination::Queue(Arc::clone(&queue));
+        self.sink = Some(Sink { modes, values: form, to });
+        let ended = self.finish();
+        let run: BoxFuture<'static, _> =
+            Box::pin(async move { Ok(ended.await?.told()?.in_form(form)) });
+        RunStream { run: Some(run), queue, outcome: None }
+    }
+
     /// Runs to the end, and returns the state as it is: nothing is converted to JSON.
     ///
     /// # Errors
@@ -211,36 +224,21 @@ impl Run {
     /// # Cancel safety
     /// As [`outcome`](Self::outcome).
     pub async fn finish(self) -> Result<Finished, RuntimeError> {
-        self.drive().await
-    }
-
-    /// Runs as the stream is read: the run makes no progress while it is not read.
-    pub fn stream(mut self) -> RunStream {
-        let queue = Arc::default();
-        let modes = self.modes;
-        let form = self.form;
-        let to = Destination::Queue(Arc::clone(&queue));
-        self.sink = Some(Sink { modes, values: form, to });
-        let ended = self.drive();
-        let run: BoxFuture<'static, _> =
-            Box::pin(async move { Ok(ended.await?.told()?.in_form(form)) });
-        RunStream { run: Some(run), queue, outcome: None }
-    }
-
-    async fn drive(self) -> Result<Finished, RuntimeError> {
         check(&self.graph, &self.host, &self.start, &self.options)?;
         let Self { host, graph, start, enclosing, modes: _, sink, form, options } = self;
         let sink = sink.map(|sink| Sink { values: form, ..sink });
         let deadline = options.deadline;
         let clock = Arc::clone(host.clock());
-        let shared = Arc::new(RunContext::new(host, &options, sink));
+        let waits = options.waiting;
+        let shared = Arc::new(RunContext::new(host, options, sink));
         let hidden = Arc::clone(&shared.hidden);
-        let loop_context = Arc::new(LoopContext::outermost(shared, graph, enclosing));
+        let loop_context = LoopContext::outermost(Arc::clone(&shared), graph, enclosing);
+        let loop_context = Arc::new(loop_context);
         // Types of users are written, read and dropped outside of nodes too, and may panic there.
         let run = async {
-            match options.waiting {
-                false => RunLoop::run(loop_context, begin(start), &options).await,
-                true => Box::pin(waiting::run(loop_context, begin(start), &options)).await,
+            match waits {
+                false => RunLoop::run(loop_context, begin(start), &shared.options).await,
+                true => Box::pin(waiting::run(loop_context, begin(start))).await,
             }
         };
         let run = AssertUnwindSafe(run).catch_unwind();
@@ -264,7 +262,8 @@ impl Run {
             LoopOutcome::Completed => RunOutcome::Completed { output: Json::Null },
             LoopOutcome::Interrupted(questions) => RunOutcome::interrupted(questions),
             LoopOutcome::LimitReached => RunOutcome::LimitReached {
-                step_limit: options.step_limit.unwrap_or(run_loop.loop_context.graph.step_limit()),
+                step_limit: (shared.options.step_limit)
+                    .unwrap_or(run_loop.loop_context.graph.step_limit()),
             },
             // A graph that a task called stops between its supersteps, and the task goes on with it.
             LoopOutcome::Drained(drain) | LoopOutcome::TaskDrained(drain @ Drain::Shutdown) => {

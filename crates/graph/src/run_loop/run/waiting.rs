@@ -3,7 +3,7 @@
 use super::Run;
 use crate::error::RuntimeError;
 use crate::run_loop::context::{LoopContext, RunContext};
-use crate::run_loop::options::{LoopInput, LoopOutcome, LoopResult, Options};
+use crate::run_loop::options::{LoopInput, LoopOutcome, LoopResult};
 use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::lock;
 use std::collections::BTreeMap;
@@ -33,12 +33,11 @@ impl Run {
 pub(crate) async fn run(
     mut loop_context: Arc<LoopContext>,
     mut begin: LoopInput,
-    options: &Options,
 ) -> LoopResult<(LoopOutcome, RunLoop)> {
     if loop_context.storage.checkpointer.is_none() {
         return Err(RuntimeError::NoCheckpointer { what: "waiting for timers" });
     }
-    let mut going = options.clone();
+    let mut going = loop_context.run.options.clone();
     loop {
         let clock = Arc::clone(loop_context.run.host.clock());
         let began = clock.now();
@@ -52,7 +51,7 @@ pub(crate) async fn run(
         going.step_limit = Some(run_loop.position.steps_left(rule));
         going.at = None;
         clock.sleep(wake.since(clock.now())).await;
-        let shared = Arc::new(again(&run_loop.loop_context.run, options));
+        let shared = Arc::new(again(&run_loop.loop_context.run));
         loop_context = Arc::new(LoopContext::outermost(
             shared,
             run_loop.loop_context.graph.clone(),
@@ -70,7 +69,8 @@ fn wake(open: &[Interrupt], began: Timestamp) -> Option<Timestamp> {
 }
 
 /// Creates the shared data for a resumed run, with the messages that were already emitted.
-fn again(before: &RunContext, options: &Options) -> RunContext {
+fn again(before: &RunContext) -> RunContext {
+    let options = before.options.clone();
     let shared = RunContext::new(before.host.clone(), options, before.sink.clone());
     std::mem::swap(&mut *lock(&shared.messages), &mut *lock(&before.messages));
     shared

@@ -248,7 +248,7 @@ impl RunLoop {
         let parent = self.position.id();
         let place = format!(
             "{}\u{0}{}\u{0}command\u{0}{parent:?}",
-            loop_context.run.thread, loop_context.address.ns
+            loop_context.run.options.thread, loop_context.address.ns
         );
         let update = loop_context.graph.with_whole_messages(update, &place)?;
         output.named = update.into_iter().map(|(name, json)| (name, Write::json(json))).collect();

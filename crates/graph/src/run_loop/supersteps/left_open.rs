@@ -65,7 +65,7 @@ impl RunLoop {
         dropped: &[TaskKey],
     ) -> LoopResult<Vec<ClosedTask>> {
         let options = Options { thread: at.thread, at: at.checkpoint, ..Options::fresh() };
-        let shared = Arc::new(RunContext::new(host, &options, None));
+        let shared = Arc::new(RunContext::new(host, options.clone(), None));
         let loop_context = LoopContext::outermost(shared, graph.clone(), BTreeMap::new());
         let mut run_loop = Self::load(Arc::new(loop_context), &options).await?;
         run_loop.make_tasks()?;

@@ -24,8 +24,10 @@ impl RunLoop {
             return Ok(input);
         }
         let parent = self.position.id();
-        let place =
-            format!("{}\u{0}{}\u{0}{parent:?}", loop_context.run.thread, loop_context.address.ns);
+        let place = format!(
+            "{}\u{0}{}\u{0}{parent:?}",
+            loop_context.run.options.thread, loop_context.address.ns
+        );
         let mut channels = loop_context.graph.input_by_channel(Json::clone(json));
         let named = channels.as_object_mut().into_iter().flatten();
         loop_context.graph.complete_messages(named, &place)?;

@@ -193,8 +193,12 @@ impl RunLoop {
         ends: &mut Option<LoopOutcome>,
     ) -> LoopResult<()> {
         let loop_context = &self.loop_context;
-        let most =
-            loop_context.run.concurrency.or(loop_context.graph.concurrency()).unwrap_or(usize::MAX);
+        let most = loop_context
+            .run
+            .options
+            .concurrency
+            .or(loop_context.graph.concurrency())
+            .unwrap_or(usize::MAX);
         let mut parked = Vec::new();
         loop {
             while next < self.open.tasks().len() && running.len() < most {

@@ -166,7 +166,7 @@ impl RunLoop {
     /// Returns the earlier attempts that may have made calls of the open superstep. Nested tasks
     /// inherit the answer of their parent.
     fn earlier(&self) -> Earlier {
-        let begun = match self.loop_context.run.durability {
+        let begun = match self.loop_context.run.options.durability {
             Durability::Sync => self.open.is_loaded(),
             // The superstep after it may have begun too, because the loop did not wait for its
             // checkpoint.
