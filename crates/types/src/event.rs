@@ -10,7 +10,7 @@ pub use checkpoint::{
     CheckpointSource, CheckpointStored, OutsideWrites, TaskDue, TaskEnd, TaskStatus,
 };
 pub use piece::{Piece, PieceAt, PieceKind, ToolCallPart};
-pub use position::{NoPosition, Position};
+pub use position::{FrameAddress, NoPosition, Position};
 pub use stored::{FromStored, StoredForm};
 pub use transcript::{MessageText, OpenText, TextSource, Transcript};
 

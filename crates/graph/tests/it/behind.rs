@@ -217,7 +217,7 @@ async fn a_write_that_fails_ends_the_run_and_nothing_comes_after_it() {
             assert_eq!(world.ran().len(), at + more, "{durability:?}, write {at}");
             ends.push((error.expect_err("it fails"), seen));
             // What is stored is a prefix to go on from.
-            let kept = Host::new().with_checkpointer(Arc::clone(&gated.inner));
+            let kept = Host::new().with_checkpointer(Arc::clone(&gated.checkpointer));
             let start = if at == 0 { empty() } else { Start::Continue };
             let ended = graph.run(&kept, start).thread("t").outcome().await.expect("goes on");
             assert_eq!(logged(ended), ["a", "b", "c"], "{durability:?}, write {at}");
@@ -254,7 +254,7 @@ async fn a_run_that_is_dropped_leaves_what_was_stored() {
             assert!(idle(&mut run).await.is_none());
         }
         assert_eq!(gated.count("stored"), writes);
-        let kept = Host::new().with_checkpointer(Arc::clone(&gated.inner));
+        let kept = Host::new().with_checkpointer(Arc::clone(&gated.checkpointer));
         let history = graph.history(&kept, &StateQuery::thread("t")).await.expect("reads");
         let expected = if writes == 0 { 0 } else { writes + 1 };
         assert_eq!(history.len(), expected, "the input is written with the first superstep");
@@ -272,7 +272,7 @@ async fn every_end_waits_for_what_is_written_and_the_history_is_the_same() {
             for durability in [Durability::Sync, Durability::Async] {
                 let gated = Gated::over(InMemoryCheckpointer::new(), when, None);
                 let done = ended(what, &graph, &gated, durability).await;
-                found.push((done, history(&graph, &gated.inner).await));
+                found.push((done, history(&graph, &gated.checkpointer).await));
             }
             assert_eq!(found[0], found[1], "{what}, {when:?}");
         }

@@ -1,5 +1,6 @@
 //! A saver that holds each write of checkpoints until a test lets it through.
 
+use crate::pass_on::pass_on;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 use weftwork_graph::run_loop::{
@@ -18,7 +19,7 @@ pub(crate) enum When {
 /// Holds each write of checkpoints until it is let through, and notes what comes.
 #[derive(Debug)]
 pub(crate) struct Gated {
-    pub(crate) inner: Arc<dyn Checkpointer>,
+    pub(crate) checkpointer: Arc<dyn Checkpointer>,
     gate: Semaphore,
     seen: Mutex<Vec<String>>,
     when: When,
@@ -28,13 +29,13 @@ pub(crate) struct Gated {
 
 impl Gated {
     pub(crate) fn over(
-        inner: Arc<dyn Checkpointer>,
+        checkpointer: Arc<dyn Checkpointer>,
         when: When,
         fails: Option<usize>,
     ) -> Arc<Self> {
         let gate = Semaphore::new(0);
         let seen = Mutex::default();
-        Arc::new(Self { inner, gate, seen, when, fails })
+        Arc::new(Self { checkpointer, gate, seen, when, fails })
     }
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, Vec<String>> {
@@ -59,38 +60,7 @@ impl Gated {
 }
 
 impl Checkpointer for Gated {
-    fn load<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
-        self.inner.load(at, plan, id)
-    }
-
-    fn newest<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.inner.newest(at)
-    }
-
-    fn newest_of_all<'a>(
-        &'a self,
-        thread: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.inner.newest_of_all(thread)
-    }
-
-    fn list<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        before: Option<CheckpointId>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
-        self.inner.list(at, plan, before, limit)
-    }
+    pass_on!(load, newest, newest_of_all, list, put_outside, delete, copy, graphs, prune);
 
     fn put<'a>(
         &'a self,
@@ -104,7 +74,7 @@ impl Checkpointer for Gated {
         let fails = self.fails == Some(self.count("begins"));
         self.note(format!("begins {what}"));
         let (now, later) = match self.when {
-            When::Asked => (Some(self.inner.put(at, &hint, puts)), None),
+            When::Asked => (Some(self.checkpointer.put(at, &hint, puts)), None),
             When::LetThrough => (None, Some(puts)),
         };
         WriteResult::Later(Box::pin(async move {
@@ -116,7 +86,9 @@ impl Checkpointer for Gated {
             }
             let kept = match (now, later) {
                 (Some(kept), _) => kept.done().await,
-                (None, puts) => self.inner.put(at, &hint, puts.unwrap_or_default()).done().await,
+                (None, puts) => {
+                    self.checkpointer.put(at, &hint, puts.unwrap_or_default()).done().await
+                }
             };
             self.note(format!("stored {what}"));
             kept
@@ -131,44 +103,6 @@ impl Checkpointer for Gated {
         tasks: TaskRecords,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.note("tasks");
-        self.inner.put_tasks(at, plan, of, tasks)
-    }
-
-    fn put_outside<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        of: CheckpointId,
-        outside: ExternalInput,
-    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.inner.put_outside(at, plan, of, outside)
-    }
-
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.inner.delete(thread)
-    }
-
-    fn copy<'a>(
-        &'a self,
-        from: &'a str,
-        to: &'a str,
-    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.inner.copy(from, to)
-    }
-
-    fn graphs<'a>(
-        &'a self,
-        thread: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
-        self.inner.graphs(thread)
-    }
-
-    fn prune<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        keep: usize,
-    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.inner.prune(at, plan, keep)
+        self.checkpointer.put_tasks(at, plan, of, tasks)
     }
 }

@@ -11,6 +11,8 @@ mod gated_runs;
 mod keys;
 mod messages;
 mod once;
+#[path = "../../../conformance/src/crash/pass_on.rs"]
+mod pass_on;
 mod peers;
 mod questions;
 mod resuming;

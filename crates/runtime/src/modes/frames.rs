@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Modes, StateForm, StoredStep, StreamEvent, StreamItem};
-use weftwork_types::event::{Position, RunEvent};
+use weftwork_types::event::{FrameAddress, Position, RunEvent};
 use weftwork_types::{MessageId, Timestamp};
 
 /// A frame and its mode; `None` for frames that replace those of all modes.
@@ -147,7 +147,8 @@ impl FrameList {
     }
 
     fn add(&mut self, mode: Option<Modes>, (slot, index): (u64, u64), content: FrameContent) {
-        let position = self.event.frame(self.incidents, slot, index);
+        let address = FrameAddress { incident: self.incidents, mode: slot, index };
+        let position = self.event.frame(address);
         self.found.push((mode, Arc::new(Frame { position, at: self.at, content })));
     }
 }

@@ -27,6 +27,8 @@ mod local;
 mod log;
 mod multitask;
 mod open_changes;
+#[path = "../../../conformance/src/crash/pass_on.rs"]
+mod pass_on;
 mod past_answers;
 mod pause;
 mod peers;

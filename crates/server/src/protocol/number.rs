@@ -6,7 +6,7 @@
 //! with the last number it received continues after it. Clients read numbers as IEEE doubles, which
 //! are exact up to 53 bits.
 
-use weftwork_types::event::Position;
+use weftwork_types::event::{FrameAddress, Position};
 
 const PLACE_BITS: u32 = 24;
 const LOG_BITS: u32 = 17;
@@ -38,14 +38,14 @@ pub(crate) struct EventPlace {
 impl EventPlace {
     /// Returns the place of an event that a frame causes.
     pub(crate) fn of_frame(run: u64, position: Position, index: u64) -> Self {
-        let (incident, mode, _) = position.address();
+        let FrameAddress { incident, mode, .. } = position.address();
         Self { run, at: position.event(), frame: (incident, mode + 1), index }
     }
 
     /// Returns the place of an event of a message of a frame. It is the same if other events of the
     /// message were sent before.
     pub(crate) fn of_message(run: u64, position: Position, order: u64) -> Self {
-        let (_, _, frame) = position.address();
+        let frame = position.address().index;
         let order = if order > MESSAGE_FINISH { u64::MAX >> 1 } else { order };
         Self::of_frame(run, position, (frame << MESSAGE_BITS).saturating_add(order))
     }

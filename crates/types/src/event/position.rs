@@ -25,6 +25,17 @@ pub struct Position {
     pub part: u64,
 }
 
+/// Address of a frame within the event that it is derived from. Numbers are from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameAddress {
+    /// Number of the incident within the event.
+    pub incident: u64,
+    /// Number of the mode within the incident.
+    pub mode: u64,
+    /// Number of the frame within the mode.
+    pub index: u64,
+}
+
 /// Parts of an event that belong to one incident, and to one mode of it.
 const PARTS_OF_INCIDENT: u64 = 1 << 20;
 const PARTS_OF_MODE: u64 = 1 << 16;
@@ -69,20 +80,24 @@ impl Position {
         Self { part: u64::MAX, ..self }
     }
 
-    /// Returns the position of a frame of the event: the numbers of the incident, of the mode within
-    /// it, and of the frame within that, all from 0.
+    /// Returns the position of a frame of the event.
     #[must_use]
-    pub fn frame(self, incident: u64, mode: u64, index: u64) -> Self {
+    pub fn frame(self, address: FrameAddress) -> Self {
+        let FrameAddress { incident, mode, index } = address;
         let index = index.min(PARTS_OF_MODE - 2);
         Self { part: incident * PARTS_OF_INCIDENT + mode * PARTS_OF_MODE + index + 1, ..self }
     }
 
     /// Returns the address of a frame within its event, as in [`frame`](Self::frame).
     #[must_use]
-    pub fn address(self) -> (u64, u64, u64) {
+    pub fn address(self) -> FrameAddress {
         let part = self.part.saturating_sub(1);
         let of_incident = part % PARTS_OF_INCIDENT;
-        (part / PARTS_OF_INCIDENT, of_incident / PARTS_OF_MODE, of_incident % PARTS_OF_MODE)
+        FrameAddress {
+            incident: part / PARTS_OF_INCIDENT,
+            mode: of_incident / PARTS_OF_MODE,
+            index: of_incident % PARTS_OF_MODE,
+        }
     }
 }
 
@@ -147,9 +162,11 @@ mod tests {
             assert_eq!(position.to_string().parse(), Ok(position));
         }
         assert_eq!(at(12, 0, 3).to_string(), "12-3");
-        assert_eq!(at(12, 0, 1).address(), (0, 0, 0));
-        assert_eq!(at(12, 0, (2 << 20) + (3 << 16) + 5).address(), (2, 3, 4));
-        assert_eq!(at(12, 0, 0).frame(2, 3, 4), at(12, 0, (2 << 20) + (3 << 16) + 5));
+        let first = FrameAddress { incident: 0, mode: 0, index: 0 };
+        assert_eq!(at(12, 0, 1).address(), first);
+        let later = FrameAddress { incident: 2, mode: 3, index: 4 };
+        assert_eq!(at(12, 0, (2 << 20) + (3 << 16) + 5).address(), later);
+        assert_eq!(at(12, 0, 0).frame(later), at(12, 0, (2 << 20) + (3 << 16) + 5));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::build::{Mark, Probe};
 use super::model::Point;
+use crate::pass_on::pass_on;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +33,7 @@ pub(super) struct Kept {
 
 #[derive(Debug)]
 pub(super) struct Watching {
-    inner: Arc<InMemoryCheckpointer>,
+    checkpointer: Arc<InMemoryCheckpointer>,
     world: World,
     probe: Arc<Probe>,
     /// `true` if calls may take time; then a run can be cut off before and after each.
@@ -49,7 +50,7 @@ pub(super) struct Watching {
 impl Watching {
     pub(super) fn new(world: &World, probe: &Arc<Probe>, slow: bool, draw: Draw) -> Arc<Self> {
         Arc::new(Self {
-            inner: InMemoryCheckpointer::new(),
+            checkpointer: InMemoryCheckpointer::new(),
             world: world.clone(),
             probe: Arc::clone(probe),
             slow,
@@ -75,7 +76,7 @@ impl Watching {
     }
 
     pub(super) fn inner(&self) -> &Arc<InMemoryCheckpointer> {
-        &self.inner
+        &self.checkpointer
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -198,38 +199,7 @@ impl Drop for Busy<'_> {
 }
 
 impl Checkpointer for Watching {
-    fn load<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        id: Option<CheckpointId>,
-    ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
-        self.call(async move { self.inner.load(at, plan, id).await })
-    }
-
-    fn newest_of_all<'a>(
-        &'a self,
-        thread: &'a str,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.call(async move { self.inner.newest_of_all(thread).await })
-    }
-
-    fn list<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        before: Option<CheckpointId>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
-        self.call(async move { self.inner.list(at, plan, before, limit).await })
-    }
-
-    fn newest<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-    ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        self.call(async move { self.inner.newest(at).await })
-    }
+    pass_on!(by call: load, newest, newest_of_all, list, delete, copy, graphs, prune);
 
     fn put<'a>(
         &'a self,
@@ -244,7 +214,7 @@ impl Checkpointer for Watching {
                 put.of.into_iter().for_each(|of| self.keep_finished(at, of, &put.tasks));
                 self.note(at, &put.checkpoint);
             }
-            self.inner.put(at, &hint, puts)
+            self.checkpointer.put(at, &hint, puts)
         };
         if slow { Answer::Later(self.call(async move { keep().done().await })) } else { keep() }
     }
@@ -258,7 +228,7 @@ impl Checkpointer for Watching {
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.call(async move {
             self.keep_finished(at, of, &tasks);
-            self.inner.put_tasks(at, plan, of, tasks).await
+            self.checkpointer.put_tasks(at, plan, of, tasks).await
         })
     }
 
@@ -271,35 +241,7 @@ impl Checkpointer for Watching {
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.call(async move {
             self.changes.fetch_add(1, Ordering::SeqCst);
-            self.inner.put_outside(at, plan, of, outside).await
+            self.checkpointer.put_outside(at, plan, of, outside).await
         })
-    }
-
-    fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.call(async move { self.inner.delete(thread).await })
-    }
-
-    fn copy<'a>(
-        &'a self,
-        from: &'a str,
-        to: &'a str,
-    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.call(async move { self.inner.copy(from, to).await })
-    }
-
-    fn graphs<'a>(
-        &'a self,
-        thread: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
-        self.call(async move { self.inner.graphs(thread).await })
-    }
-
-    fn prune<'a>(
-        &'a self,
-        at: &'a CheckpointAddress,
-        plan: &'a Arc<Plan>,
-        keep: usize,
-    ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        self.call(async move { self.inner.prune(at, plan, keep).await })
     }
 }
