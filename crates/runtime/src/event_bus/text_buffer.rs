@@ -16,6 +16,10 @@ pub(crate) const FLUSH_BYTES: usize = 4 << 10;
 pub(crate) const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Text of a run since its last superstep, and the part of it that is in the store.
+///
+/// No [`Transcript`](weftwork_types::event::Transcript), whose unit is the text of a message: here
+/// it is the piece, because each has a position, is stored with one commit, and is void with its
+/// superstep too. What a reset voids is decided by [`AttemptReset::voids`] for both.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TextBuffer {
     /// Position of the watchers.

@@ -10,7 +10,10 @@ use super::number::MESSAGE_FINISH;
 use crate::translate::partial::{Missing, PartialMessages};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use weftwork_types::event::{AiEvent, Delta, OpenText, PieceAt, PieceKind, TextSource, Transcript};
+use weftwork_types::ToolCallId;
+use weftwork_types::event::{
+    AiEvent, Delta, MessageText, OpenText, PieceAt, PieceKind, TextSource, ToolCallPart, Transcript,
+};
 use weftwork_types::message::{Message, Part, Role};
 
 /// Maximum size of the arguments of a call that is sent while they grow, in bytes. Larger arguments are
@@ -31,31 +34,11 @@ pub(crate) struct MessageEvent {
     pub(crate) data: Value,
 }
 
-/// The kind of a block that grows.
-#[derive(Debug, Clone, PartialEq)]
-enum Kind {
-    Text,
-    Reasoning,
-    Call { id: String, name: String },
-}
-
-impl From<PieceKind> for Kind {
-    fn from(kind: PieceKind) -> Self {
-        match kind {
-            PieceKind::Text => Self::Text,
-            PieceKind::Reasoning => Self::Reasoning,
-            PieceKind::ToolCall(call) => {
-                Self::Call { id: call.tool_call_id.to_string(), name: call.tool_name }
-            }
-        }
-    }
-}
-
 /// A block that is not finished.
 #[derive(Debug)]
 struct OpenBlock {
     index: usize,
-    kind: Kind,
+    kind: PieceKind,
     content: String,
 }
 
@@ -71,10 +54,9 @@ struct Open {
     /// Number of blocks so far.
     blocks: usize,
     /// Text and reasoning of the finished blocks.
-    text: String,
-    reasoning: String,
+    finished: MessageText,
     /// Calls whose blocks were started.
-    calls: Vec<String>,
+    calls: Vec<ToolCallId>,
     /// Bytes of the text that the client has from an earlier stream.
     received: usize,
 }
@@ -134,9 +116,8 @@ impl Messages {
             let open = self.begin_message(id.as_str(), &at.ns, &at.node, "ai", &mut events);
             self.open.text_at(at).content = open;
         }
-        let kind = Kind::from(kind);
         let void = self.void_of(&at.node);
-        if kind == Kind::Text {
+        if kind == PieceKind::Text {
             // Events that the client has are left out by their numbers.
             self.texts.add(id.as_str(), delta);
         }
@@ -247,7 +228,7 @@ impl Open {
         MessageEvent { ns: self.ns.clone(), node, key: None, order, data }
     }
 
-    fn grow(&mut self, kind: Kind, delta: &str, void: usize, events: &mut Vec<MessageEvent>) {
+    fn grow(&mut self, kind: PieceKind, delta: &str, void: usize, events: &mut Vec<MessageEvent>) {
         if self.block.as_ref().is_some_and(|block| block.kind != kind) {
             self.finish_block(None, void, events);
         }
@@ -257,10 +238,10 @@ impl Open {
         let Some(block) = &mut self.block else { return };
         block.content.push_str(delta);
         let change = match &block.kind {
-            Kind::Text => json!({"type": "text-delta", "text": delta}),
-            Kind::Reasoning => json!({"type": "reasoning-delta", "reasoning": delta}),
-            Kind::Call { .. } if block.content.len() > ARGS_BYTES_MAX => return,
-            Kind::Call { .. } => json!({"type": "block-delta",
+            PieceKind::Text => json!({"type": "text-delta", "text": delta}),
+            PieceKind::Reasoning => json!({"type": "reasoning-delta", "reasoning": delta}),
+            PieceKind::ToolCall(_) if block.content.len() > ARGS_BYTES_MAX => return,
+            PieceKind::ToolCall(_) => json!({"type": "block-delta",
                 "fields": {"type": "tool_call_chunk", "args": block.content}}),
         };
         let index = block.index;
@@ -268,13 +249,14 @@ impl Open {
         events.push(self.unnamed_event(start_order(index), data));
     }
 
-    fn start_block(&mut self, kind: Kind, void: usize, events: &mut Vec<MessageEvent>) {
+    fn start_block(&mut self, kind: PieceKind, void: usize, events: &mut Vec<MessageEvent>) {
         let content = match &kind {
-            Kind::Text => json!({"type": "text", "text": ""}),
-            Kind::Reasoning => json!({"type": "reasoning", "reasoning": ""}),
-            Kind::Call { id, name } => {
-                self.calls.push(id.clone());
-                json!({"type": "tool_call_chunk", "id": id, "name": name, "args": ""})
+            PieceKind::Text => json!({"type": "text", "text": ""}),
+            PieceKind::Reasoning => json!({"type": "reasoning", "reasoning": ""}),
+            PieceKind::ToolCall(call) => {
+                self.calls.push(call.tool_call_id.clone());
+                json!({"type": "tool_call_chunk", "id": call.tool_call_id, "name": call.tool_name,
+                    "args": ""})
             }
         };
         self.block = Some(OpenBlock { index: self.blocks, kind, content: String::new() });
@@ -309,19 +291,19 @@ impl Open {
     ) {
         let Some(OpenBlock { index, kind, content }) = self.block.take() else { return };
         let part = match kind {
-            Kind::Text => {
-                self.text.push_str(&content);
+            PieceKind::Text => {
+                self.finished.append(&kind, &content);
                 json!({"type": "text", "text": content})
             }
-            Kind::Reasoning => {
-                self.reasoning.push_str(&content);
+            PieceKind::Reasoning => {
+                self.finished.append(&kind, &content);
                 json!({"type": "reasoning", "reasoning": content})
             }
-            Kind::Call { id, name } => {
+            PieceKind::ToolCall(ToolCallPart { tool_call_id: id, tool_name: name, .. }) => {
                 let known = last
                     .into_iter()
                     .flat_map(|last| &last.parts)
-                    .find(|part| matches!(part, Part::ToolCall(call) if call.id.as_str() == id));
+                    .find(|part| matches!(part, Part::ToolCall(call) if call.id == id));
                 match (known, serde_json::from_str::<Value>(&content)) {
                     (Some(part), _) => blocks::block_of_part(part),
                     (None, Ok(args)) if args.is_object() => {
@@ -339,13 +321,13 @@ impl Open {
     fn complete(&mut self, message: &Message, void: usize, events: &mut Vec<MessageEvent>) {
         self.send_rest(message, void, events);
         self.finish_block(Some(message), void, events);
-        let mut text = self.text.clone();
-        let mut reasoning = self.reasoning.clone();
+        let mut text = self.finished.of_kind(&PieceKind::Text).to_owned();
+        let mut reasoning = self.finished.of_kind(&PieceKind::Reasoning).to_owned();
         for part in &message.parts {
             let is_sent = match part {
                 Part::Text { text: whole } => consume_prefix(&mut text, whole),
                 Part::Reasoning { text: whole, .. } => consume_prefix(&mut reasoning, whole),
-                Part::ToolCall(call) => self.calls.iter().any(|known| *known == call.id.as_str()),
+                Part::ToolCall(call) => self.calls.contains(&call.id),
                 _ => false,
             };
             if !is_sent {
@@ -356,14 +338,15 @@ impl Open {
 
     /// Sends the rest of the text that grows, if the final message continues it.
     fn send_rest(&mut self, message: &Message, void: usize, events: &mut Vec<MessageEvent>) {
-        let Some(block) = self.block.as_ref().filter(|block| block.kind == Kind::Text) else {
+        let Some(block) = self.block.as_ref().filter(|block| block.kind == PieceKind::Text) else {
             return;
         };
         let whole = message.joined_text();
-        let known = format!("{}{}", self.text, block.content);
+        let finished = self.finished.of_kind(&PieceKind::Text);
+        let known = format!("{finished}{}", block.content);
         let rest = whole.strip_prefix(known.as_str()).unwrap_or_default().to_owned();
         if !rest.is_empty() {
-            self.grow(Kind::Text, &rest, void, events);
+            self.grow(PieceKind::Text, &rest, void, events);
         }
     }
 

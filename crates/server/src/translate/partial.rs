@@ -90,6 +90,10 @@ impl PartialMessage {
 }
 
 /// The unfinished messages of a stream.
+///
+/// No [`Transcript`](weftwork_types::event::Transcript), on which the frames that this reads are
+/// made: they name each message whose text is void or final. A message is known by the hash of its
+/// id here, as the client sends it back, and what the client has of void text stays.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PartialMessages(BTreeMap<Sum, PartialMessage>);
 

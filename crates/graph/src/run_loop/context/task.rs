@@ -42,7 +42,8 @@ pub(crate) struct TaskState {
     pub(crate) graphs: AtomicU32,
     pub(crate) called: AtomicU32,
     pub(crate) calls: TaskCalls,
-    /// The messages of which the task emitted chunks.
+    /// The messages of which the task emitted chunks. No `Transcript`: all are of one task, which
+    /// voids them by name, and nobody reads their text here.
     pub(crate) chunked: Mutex<Vec<MessageId>>,
     /// `true` if the loop had an unassigned answer when the task began.
     offered: bool,
