@@ -165,8 +165,9 @@ async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
         }
         let keeps = async |host: &Host, input| case.run_kept(host, input).await;
         if savers.contains(&"memory") {
-            let (shared, input) = (|| cases::kept().0, || case.input_kept());
-            memory.push(cost_on(case.tasks, shared, input, keeps).await);
+            let host = || cases::kept().0;
+            let input = || case.thread_input();
+            memory.push(cost_on(case.tasks, host, input, keeps).await);
         }
     }
     let hand = by_hand.medians();
@@ -174,26 +175,26 @@ async fn measure(case: &Case, savers: &[&str], rows: &mut Vec<Value>) {
     for (saver, costs) in [("none", none), ("memory", memory)] {
         // The first round warms up.
         if let Some(costs) = costs.get(1..) {
-            tell(case, (saver, medians(costs)), hand, None, rows);
+            print_cost(case, saver, medians(costs), hand, None, rows);
         }
     }
     for (saver, durability) in [("sqlite", Durability::Normal), ("sqlite-full", Durability::Full)] {
         if savers.contains(&saver) {
             let (ours, bar) = filed(case, durability, hand).await;
-            tell(case, (saver, ours), hand, Some(bar), rows);
+            print_cost(case, saver, ours, hand, Some(bar), rows);
         }
     }
     if savers.contains(&"hosted-memory") {
         let hosted = hosted(case, &cases::hosted::Hosted::in_memory(case).await).await;
         let ours = medians(&hosted);
-        tell(case, ("hosted-memory", ours), hand, None, rows);
+        print_cost(case, "hosted-memory", ours, hand, None, rows);
         if let Some(in_process) = in_process {
             tell_ratio(case, ours.cpu / in_process.cpu, rows);
         }
     }
     if savers.contains(&"hosted") {
         let hosted = hosted(case, &cases::hosted::Hosted::open(case).await).await;
-        tell(case, ("hosted", medians(&hosted)), hand, None, rows);
+        print_cost(case, "hosted", medians(&hosted), hand, None, rows);
     }
 }
 
@@ -206,9 +207,10 @@ struct Bar {
     limit_us: f64,
 }
 
-fn tell(
+fn print_cost(
     case: &Case,
-    (saver, ours): (&str, Cost),
+    saver: &str,
+    ours: Cost,
     hand: ByHand,
     bar: Option<Bar>,
     rows: &mut Vec<Value>,
@@ -253,8 +255,8 @@ fn tell_ratio(case: &Case, ratio: f64, rows: &mut [Value]) {
 /// four times the loop over JSON and its share of the commits.
 async fn filed(case: &Case, durability: Durability, hand: ByHand) -> (Cost, Bar) {
     let filed = cases::filed::Filed::open(durability);
-    let input = case.input_kept();
-    let thread = std::sync::Arc::clone(&input.1);
+    let input = case.thread_input();
+    let thread = std::sync::Arc::clone(&input.thread);
     case.run_kept(&filed.host, input).await;
     assert_eq!(filed.checkpoints(&thread).await, case.checkpoints(), "{}", case.name);
     let calls = case.calls_on(&filed.host, &thread).await;
@@ -268,7 +270,7 @@ async fn filed(case: &Case, durability: Durability, hand: ByHand) -> (Cost, Bar)
     for round in 0..=ROUNDS {
         let commits_a_run = commits_per_task * f64::from(case.tasks);
         let runs = (f64::from(FILED_COMMITS) / commits_a_run) as u32;
-        let inputs: Vec<_> = (0..runs).map(|_| case.input_kept()).collect();
+        let inputs: Vec<_> = (0..runs).map(|_| case.thread_input()).collect();
         let cpu = cpu_ns();
         let wall = Instant::now();
         for input in inputs {

@@ -245,7 +245,7 @@ impl EventBus {
             state.tell(RunEvent::placeless(AiEvent::StoreAvailable));
         }
         let Some(flight) = state.flight.take() else { return };
-        let own_seq = state.land(flight, (first_seq, at), own.len(), self.clock.now());
+        let own_seq = state.land(flight, first_seq, at, own.len(), self.clock.now());
         state.tell_own(own_seq, at, own);
         if state.tell_held(&*self.clock) {
             drop(state);
@@ -394,7 +394,8 @@ impl State {
     fn land(
         &mut self,
         mut flight: Flight,
-        (first_seq, at): (u64, Timestamp),
+        first_seq: u64,
+        at: Timestamp,
         own: usize,
         now: Timestamp,
     ) -> u64 {

@@ -64,8 +64,17 @@ pub(crate) async fn fork_origins(
     Ok(ForkOrigins { threads, is_complete: true })
 }
 
-/// Creates the thread `to` with the checkpoints of another thread up to `at`, or up to its newest
-/// one.
+/// The thread and the checkpoint from which [`fork_thread`] creates another thread.
+#[derive(Debug, Clone, Copy)]
+pub struct ForkSource<'a> {
+    /// The thread whose checkpoints are copied.
+    pub thread: &'a ThreadId,
+    /// The last copied checkpoint; `None`: the newest one of the thread.
+    pub checkpoint: Option<CheckpointId>,
+}
+
+/// Creates the thread `to` with the checkpoints of another thread up to the one that `from` names,
+/// or up to its newest one.
 ///
 /// The new thread has no runs, recorded calls, usage records or open questions. Its next run
 /// continues at the copied checkpoint, where all due tasks are executed again: they make their calls
@@ -83,10 +92,11 @@ pub(crate) async fn fork_origins(
 pub async fn fork_thread(
     store: &dyn Store,
     who: &Principal,
-    (from, at): (&ThreadId, Option<CheckpointId>),
+    from: ForkSource<'_>,
     to: &ThreadId,
     now: Timestamp,
 ) -> Result<(), RuntimeError> {
+    let ForkSource { thread: from, checkpoint: at } = from;
     let whole = store.export_thread(who, from).await?;
     let unfinished = whole.runs.iter().find(|run| !run.row.status.is_final());
     if let (Some(run), None) = (unfinished, at) {

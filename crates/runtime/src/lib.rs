@@ -31,7 +31,7 @@ mod worker;
 
 pub use dependencies::DependencyError;
 pub use follow::FollowFrom;
-pub use fork::{FORKED_FROM, copy_thread, fork_thread};
+pub use fork::{FORKED_FROM, ForkSource, copy_thread, fork_thread};
 pub use inspect::{thread_history, thread_state};
 pub use modes::{Events, Frame, FrameContent, RunOutput, Selection, Subgraphs, Until};
 pub use runtime::{

@@ -8,7 +8,7 @@ pub use ended::EndedRun;
 pub use run::{ThreadRun, ThreadStream};
 
 use crate::follow::FollowFrom;
-use crate::fork::{copy_thread, fork_thread};
+use crate::fork::{ForkSource, copy_thread, fork_thread};
 use crate::modes::Selection;
 use crate::runtime::{OutputStream, Runtime};
 use crate::view::ThreadView;
@@ -295,7 +295,8 @@ impl Thread {
         let id = ThreadId::new(to)?;
         let store = self.runtime.store().as_ref();
         let now = self.runtime.clock().now();
-        fork_thread(store, &self.who, (&self.id, self.options.at), &id, now).await?;
+        let from = ForkSource { thread: &self.id, checkpoint: self.options.at };
+        fork_thread(store, &self.who, from, &id, now).await?;
         Ok(self.to_thread(id))
     }
 

@@ -84,7 +84,8 @@ impl Scan<'_> {
     /// The paths in the arguments of a macro.
     fn tokens(&mut self, stream: TokenStream) {
         let mut chain: Vec<String> = Vec::new();
-        let (mut line, mut colons) = (0, 0);
+        let mut line = 0;
+        let mut colons = 0;
         for tree in stream {
             match tree {
                 TokenTree::Punct(punct) if punct.as_char() == ':' => {

@@ -40,7 +40,8 @@ pub(super) struct Outcome {
 
 /// The report line of a stage, with its runner's summary lines, and the end of its log on failure.
 pub(super) fn line(outcome: &Outcome) -> String {
-    let (name, seconds) = (&outcome.name, seconds(outcome.elapsed));
+    let name = &outcome.name;
+    let seconds = seconds(outcome.elapsed);
     let mut text = String::new();
     let mut add = |line: &str| text.extend([line, "\n"]);
     match outcome.verdict {
@@ -131,7 +132,8 @@ mod tests {
     fn outcome(verdict: Verdict, log: &str) -> Outcome {
         let log = Log::read(log);
         let tail = log.tail(2).to_owned();
-        let (name, log_path) = ("unit".to_owned(), PathBuf::from("unit.log"));
+        let name = "unit".to_owned();
+        let log_path = PathBuf::from("unit.log");
         Outcome { name, elapsed: Duration::from_millis(1250), verdict, log, tail, log_path }
     }
 

@@ -26,7 +26,8 @@ pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
     // Past versions that no longer parse are skipped.
     for past in history.filter_map(|text| Ratchet::parse(text).ok()?.doc_openers) {
         // The sum, since code moves between crates.
-        let (now, then) = (list.values().sum::<usize>(), past.values().sum::<usize>());
+        let now = list.values().sum::<usize>();
+        let then = past.values().sum::<usize>();
         if now > then {
             let message =
                 format!("doc openers add up to {now}, {then} before; the ratchet only shrinks");

@@ -84,7 +84,8 @@ pub(super) fn todos(house: &House<'_>) -> Vec<Offence> {
 /// The column, in characters, of a word of [`PROMISES`] without an issue number.
 fn promise<'a>(line: &str, word: &'a str) -> Option<(&'a str, usize)> {
     let start = line.find(word)?;
-    let (before, rest) = (&line[..start], &line[start + word.len()..]);
+    let before = &line[..start];
+    let rest = &line[start + word.len()..];
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     if before.chars().next_back().is_some_and(is_word) || rest.starts_with(is_word) {
         return None;

@@ -223,7 +223,8 @@ fn goes_on(mut machine: Machine, delta_base: &DeltaBase) -> String {
     let applied = machine.apply(&mut done, &mut Vec::new());
     machine.take_input(StartInput::Json(Arc::new(json!({})))).expect("sound");
     let values = plan.channel_names().filter(|n| plan.channel_json(machine.slots(), n).is_some());
-    let (values, went) = (values.count(), if applied.is_ok() { "goes on" } else { "stops" });
+    let values = values.count();
+    let went = if applied.is_ok() { "goes on" } else { "stops" };
     format!("read, {} due, {values} values, {went}", due.min(5))
 }
 

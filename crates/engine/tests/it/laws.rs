@@ -58,11 +58,13 @@ proptest! {
 
     #[test]
     fn a_text_is_written_as_json_has_it(text in "[a-z\"\\\\\u{0}-\u{20}\u{7f}ü\u{2028}]{0,80}") {
-        let (channel, value) = (LastValue::<String>::new(), Value::new(text.clone()));
+        let channel = LastValue::<String>::new();
+        let value = Value::new(text.clone());
         let mut written = Vec::new();
         channel.write_value(&value, &mut written).expect("a text");
         prop_assert_eq!(String::from_utf8(written).expect("text"), json!(text).to_string());
-        let (channel, value) = (LastValue::<Option<String>>::new(), Value::new(Some(text.clone())));
+        let channel = LastValue::<Option<String>>::new();
+        let value = Value::new(Some(text.clone()));
         let mut written = Vec::new();
         channel.write_value(&value, &mut written).expect("a text");
         prop_assert_eq!(String::from_utf8(written).expect("text"), json!(text).to_string());

@@ -21,7 +21,7 @@ pub(crate) async fn measure(case: &Case, rows: &mut Vec<Value>) {
     let by_hand = Inline::new(case.work);
     for (level, durability) in [("sqlite", Durability::Normal), ("sqlite-full", Durability::Full)] {
         let probe = Filed::open(durability);
-        case.run_kept(&probe.host, case.input_kept()).await;
+        case.run_kept(&probe.host, case.thread_input()).await;
         let commits = probe.commits() as u32;
         let bytes = probe.bytes();
         let alone = Bare::open(durability, bytes);
@@ -71,7 +71,7 @@ pub(crate) async fn measure(case: &Case, rows: &mut Vec<Value>) {
 }
 
 async fn of_runs(case: &Case, filed: &Filed) -> f64 {
-    let inputs: Vec<_> = (0..RUNS).map(|_| case.input_kept()).collect();
+    let inputs: Vec<_> = (0..RUNS).map(|_| case.thread_input()).collect();
     let cpu = cpu_ns();
     for input in inputs {
         case.run_kept(&filed.host, input).await;

@@ -55,7 +55,7 @@ fn graph(tasks: u64, kind: Kind) -> CompiledGraph {
 }
 
 /// Runs threads of a graph at once, and returns the seconds that it took.
-fn seconds(workers: usize, graph: CompiledGraph, (runs, tasks): (u64, u64)) -> f64 {
+fn seconds(workers: usize, graph: CompiledGraph, runs: u64, tasks: u64) -> f64 {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(workers).max_blocking_threads(workers).enable_all();
     builder.build().expect("a runtime").block_on(async {
@@ -85,8 +85,8 @@ pub(crate) fn measure(rows: &mut Vec<Value>) {
         let mut one = Vec::new();
         let mut two = Vec::new();
         for _ in 0..ROUNDS {
-            one.push(seconds(1, graph(tasks, kind), (runs, tasks)));
-            two.push(seconds(2, graph(tasks, kind), (runs, tasks)));
+            one.push(seconds(1, graph(tasks, kind), runs, tasks));
+            two.push(seconds(2, graph(tasks, kind), runs, tasks));
         }
         let ratios = one.iter().zip(&two).map(|(one, two)| one / two).collect();
         let one = median(one);

@@ -129,12 +129,12 @@ pub(crate) async fn measure(rows: &mut Vec<Value>) {
                     }
                 }
             }
-            tell((saver, what), found.into_iter().map(median).collect(), rows);
+            print_costs(saver, what, found.into_iter().map(median).collect(), rows);
         }
     }
 }
 
-fn tell((saver, what): (&str, &str), found: Vec<f64>, rows: &mut Vec<Value>) {
+fn print_costs(saver: &str, what: &str, found: Vec<f64>, rows: &mut Vec<Value>) {
     // Half a page, where there are but ten: the next shortest thread has a whole one.
     let from = usize::from(what == "page-middle");
     for (checkpoints, cpu_ms) in CHECKPOINTS.into_iter().zip(&found).skip(from) {

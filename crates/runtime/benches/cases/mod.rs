@@ -113,6 +113,12 @@ fn react(turns: usize) -> CompiledGraph {
         .expect("sound")
 }
 
+/// The input of a run, and the thread of its own on which it runs.
+pub(crate) struct ThreadInput {
+    pub(crate) start: Start,
+    pub(crate) thread: Arc<str>,
+}
+
 /// A kind of work as a graph.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -195,9 +201,9 @@ impl Case {
     }
 
     /// The input of a run on a thread of its own.
-    pub(crate) fn input_kept(&self) -> (Start, Arc<str>) {
-        let thread = self.threads.fetch_add(1, Ordering::Relaxed);
-        ((self.start)(), format!("t{thread}").into())
+    pub(crate) fn thread_input(&self) -> ThreadInput {
+        let number = self.threads.fetch_add(1, Ordering::Relaxed);
+        ThreadInput { start: (self.start)(), thread: format!("t{number}").into() }
     }
 
     /// Returns the number of checkpoints of a run: the input and the hidden first superstep leave
@@ -207,8 +213,9 @@ impl Case {
     }
 
     /// Runs on a thread whose checkpoints are stored.
-    pub(crate) async fn run_kept(&self, host: &Host, (input, thread): (Start, Arc<str>)) {
-        let ended = self.graph.run(host, input).thread(thread).finish().await.expect("it runs");
+    pub(crate) async fn run_kept(&self, host: &Host, input: ThreadInput) {
+        let ThreadInput { start, thread } = input;
+        let ended = self.graph.run(host, start).thread(thread).finish().await.expect("it runs");
         assert!(ended.is_completed(), "it ran to its end");
     }
 

@@ -41,6 +41,14 @@ pub(super) struct EventFrames {
     pub(super) next: Arc<Progress>,
 }
 
+/// Position of a frame within its incident: the number of its mode, and its index among the frames
+/// of this mode.
+#[derive(Debug, Clone, Copy, Default)]
+struct FrameSlot {
+    slot: u64,
+    index: u64,
+}
+
 /// Frames of an event as they are found.
 pub(super) struct Frames<'a> {
     pub(super) modes: Modes,
@@ -89,7 +97,7 @@ impl Frames<'_> {
             if self.modes.any_of(mode)
                 && let Some(event) = event(step, incident)
             {
-                self.list.push(mode, ns, (slot, 0), event);
+                self.list.push(mode, ns, FrameSlot { slot, index: 0 }, event);
             }
         }
         self.list.incidents += 1;
@@ -107,7 +115,11 @@ impl Frames<'_> {
             Err(error @ RuntimeError::UnknownNamespace { .. }) => error.to_string(),
             Err(error) => return Err(error),
         };
-        self.list.add(None, (0, 0), FrameContent::Dropped { ns: ns.to_owned(), reason });
+        self.list.add(
+            None,
+            FrameSlot::default(),
+            FrameContent::Dropped { ns: ns.to_owned(), reason },
+        );
         self.list.incidents += 1;
         Ok(None)
     }
@@ -126,7 +138,7 @@ impl FrameList {
     pub(super) fn event(&mut self, event: &RunEvent, text: &mut PartialText) {
         self.of_messages(text.events(event));
         if let Some((mode, ns, event)) = custom::event(&event.event) {
-            self.push(mode, ns, (1, 0), event);
+            self.push(mode, ns, FrameSlot { slot: 1, index: 0 }, event);
         }
     }
 
@@ -137,16 +149,17 @@ impl FrameList {
 
     fn of_messages(&mut self, messages: Vec<OfMessage>) {
         for ((ns, event), index) in messages.into_iter().zip(0..) {
-            self.push(Modes::MESSAGES, &ns, (0, index), event);
+            self.push(Modes::MESSAGES, &ns, FrameSlot { slot: 0, index }, event);
         }
     }
 
-    fn push(&mut self, mode: Modes, ns: &str, place: (u64, u64), event: StreamEvent) {
+    fn push(&mut self, mode: Modes, ns: &str, slot: FrameSlot, event: StreamEvent) {
         let item = StreamItem { ns: parts(ns), event }.in_form(self.form);
-        self.add(Some(mode), place, FrameContent::Item(item));
+        self.add(Some(mode), slot, FrameContent::Item(item));
     }
 
-    fn add(&mut self, mode: Option<Modes>, (slot, index): (u64, u64), content: FrameContent) {
+    fn add(&mut self, mode: Option<Modes>, slot: FrameSlot, content: FrameContent) {
+        let FrameSlot { slot, index } = slot;
         let address = FrameAddress { incident: self.incidents, mode: slot, index };
         let position = self.event.frame(address);
         self.found.push((mode, Arc::new(Frame { position, at: self.at, content })));

@@ -20,13 +20,20 @@ pub(super) struct Progress {
     reported: BTreeSet<InterruptId>,
 }
 
+/// The checkpoint from which a superstep starts, and the origin of the superstep.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StepStart {
+    pub(super) checkpoint: CheckpointId,
+    pub(super) origin: StepOrigin,
+}
+
 /// A loop of the run, and its open superstep.
 #[derive(Debug, Clone)]
 pub(super) struct OpenLoop {
-    /// Checkpoint from which the loop began.
-    pub(super) first: (CheckpointId, StepOrigin),
-    /// Checkpoint from which the open superstep starts.
-    pub(super) open: (CheckpointId, StepOrigin),
+    /// Start of the first superstep of the loop.
+    pub(super) first: StepStart,
+    /// Start of the open superstep.
+    pub(super) open: StepStart,
     pub(super) bounds: Option<Arc<LoopBounds>>,
     /// Tasks of the open superstep whose end was reported.
     pub(super) ended: BTreeMap<TaskId, TaskStatus>,
@@ -50,7 +57,7 @@ impl Progress {
         match event {
             AiEvent::Checkpoint(stored) => self.note_checkpoint(stored),
             AiEvent::TasksStarted { ns, checkpoint, tasks, outside } => {
-                self.begin_again(ns, (*checkpoint, *outside));
+                self.begin_again(ns, *checkpoint, *outside);
                 self.note_reused(ns, tasks);
             }
             AiEvent::TasksEnded { ns, ended, .. } => self.note_ended(ns, ended),
@@ -62,7 +69,7 @@ impl Progress {
 
     /// Follows a checkpoint without reading it.
     pub(super) fn note_checkpoint(&mut self, stored: &CheckpointStored) {
-        let at = (stored.id, StepOrigin::Made);
+        let at = StepStart { checkpoint: stored.id, origin: StepOrigin::Made };
         if stored.source == CheckpointSource::Empty {
             return;
         }
@@ -92,15 +99,16 @@ impl Progress {
     pub(super) fn begin_again(
         &mut self,
         ns: &str,
-        (checkpoint, outside): (CheckpointId, OutsideWrites),
+        checkpoint: CheckpointId,
+        outside: OutsideWrites,
     ) -> bool {
         if let Some(known) = self.loops.get_mut(ns)
-            && known.open.0 == checkpoint
+            && known.open.checkpoint == checkpoint
         {
             known.ended.retain(|_, status| matches!(status, TaskStatus::Ok | TaskStatus::Cached));
             return true;
         }
-        let at = (checkpoint, StepOrigin::Continued(outside));
+        let at = StepStart { checkpoint, origin: StepOrigin::Continued(outside) };
         self.loops.insert(ns.to_owned(), OpenLoop::new(at));
         false
     }
@@ -126,7 +134,7 @@ impl Progress {
 }
 
 impl OpenLoop {
-    fn new(at: (CheckpointId, StepOrigin)) -> Self {
+    fn new(at: StepStart) -> Self {
         Self { first: at, open: at, bounds: None, ended: BTreeMap::new() }
     }
 

@@ -77,7 +77,8 @@ impl Projections {
     /// Joins the followers of a run.
     pub(super) fn join(
         self: &Arc<Self>,
-        (source, run): (Source, &RunId),
+        source: Source,
+        run: &RunId,
         modes: Modes,
         form: StateForm,
     ) -> Membership {
@@ -120,7 +121,8 @@ impl Membership {
     /// `progress` is that before the event, and `before` the number of the event before it.
     pub(super) async fn frames(
         &self,
-        (progress, before): (&Progress, u64),
+        progress: &Progress,
+        before: u64,
         event: &RunEvent,
         seq: u64,
     ) -> Result<Arc<EventFrames>, RuntimeError> {
@@ -131,7 +133,7 @@ impl Membership {
             return Ok(Arc::clone(found));
         }
         let modes = self.wanted(before);
-        let found = Arc::new(self.projection.compute(progress, (event, seq), modes).await?);
+        let found = Arc::new(self.projection.compute(progress, event, seq, modes).await?);
         if modes.any_of(Modes::MESSAGES) {
             self.pass(before, seq);
         }
@@ -209,7 +211,8 @@ impl Projection {
     async fn compute(
         &self,
         progress: &Progress,
-        (event, seq): (&RunEvent, u64),
+        event: &RunEvent,
+        seq: u64,
         modes: Modes,
     ) -> Result<EventFrames, RuntimeError> {
         let mut reader = EventReader { source: &self.source, progress: progress.clone() };

@@ -2,10 +2,10 @@
 
 use super::frames::Frames;
 use super::incident::{Incident, TaskOutcome};
-use super::progress::Progress;
+use super::progress::{Progress, StepStart};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use weftwork_graph::run_loop::{Host, StateQuery, StepOrigin, StoredStep};
+use weftwork_graph::run_loop::{Host, StateQuery, StoredStep};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::Store;
 use weftwork_types::event::{
@@ -13,7 +13,7 @@ use weftwork_types::event::{
 };
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::{RunOptions, RunStatus};
-use weftwork_types::{CheckpointId, InterruptId, Principal, TaskId, ThreadId};
+use weftwork_types::{InterruptId, Principal, TaskId, ThreadId};
 
 /// The run, and the resources to read it.
 #[derive(Debug)]
@@ -54,12 +54,12 @@ impl EventReader<'_> {
         match event {
             AiEvent::Checkpoint(stored) => self.checkpoint(stored, frames).await?,
             AiEvent::TasksStarted { ns, checkpoint, tasks, outside } => {
-                let again = self.progress.begin_again(ns, (*checkpoint, *outside));
-                self.continued((ns, tasks), again, frames).await?;
+                let again = self.progress.begin_again(ns, *checkpoint, *outside);
+                self.continued(ns, tasks, again, frames).await?;
                 self.progress.note_reused(ns, tasks);
             }
             AiEvent::TasksEnded { ns, ended, .. } => {
-                self.ended((ns, ended), frames).await?;
+                self.ended(ns, ended, frames).await?;
                 self.progress.note_ended(ns, ended);
             }
             AiEvent::Done { outcome: RunStatus::Interrupted } => self.stopped(frames).await?,
@@ -86,7 +86,7 @@ impl EventReader<'_> {
         if stored.source != CheckpointSource::Empty {
             frames.incident(&stored.ns, &step, &Incident::Checkpoint);
             let ran: Vec<_> = stored.ended.iter().map(|end| end.node.clone()).collect();
-            self.starts(&stored.ns, &step, (&ran, &stored.due), frames);
+            self.starts(&stored.ns, &step, &ran, &stored.due, frames);
         }
         Ok(())
     }
@@ -112,7 +112,8 @@ impl EventReader<'_> {
 
     async fn continued(
         &mut self,
-        (ns, tasks): (&str, &[TaskDue]),
+        ns: &str,
+        tasks: &[TaskDue],
         again: bool,
         frames: &mut Frames<'_>,
     ) -> Result<(), RuntimeError> {
@@ -123,7 +124,7 @@ impl EventReader<'_> {
         }
         let reused = tasks.iter().filter(|task| task.finished).map(|task| task.id);
         let reused: Vec<_> = reused.filter(|_| !again).collect();
-        if self.starts(ns, &step, (&[], tasks), frames) {
+        if self.starts(ns, &step, &[], tasks, frames) {
             for id in &reused {
                 let outcome = TaskOutcome {
                     id: *id,
@@ -143,7 +144,8 @@ impl EventReader<'_> {
         &self,
         ns: &str,
         step: &StoredStep,
-        (ran, due): (&[String], &[TaskDue]),
+        ran: &[String],
+        due: &[TaskDue],
         frames: &mut Frames<'_>,
     ) -> bool {
         let Some(open) = self.progress.loops.get(ns) else { return false };
@@ -159,7 +161,8 @@ impl EventReader<'_> {
 
     async fn ended(
         &mut self,
-        (ns, ended): (&str, &[TaskEnd]),
+        ns: &str,
+        ended: &[TaskEnd],
         frames: &mut Frames<'_>,
     ) -> Result<(), RuntimeError> {
         let Some(step) = self.open_step(ns, frames).await? else { return Ok(()) };
@@ -223,11 +226,8 @@ fn finished_of(ended: impl Iterator<Item = (TaskId, TaskStatus)>) -> BTreeSet<Ta
 }
 
 impl Source {
-    async fn load(
-        &self,
-        ns: &str,
-        (checkpoint, origin): (CheckpointId, StepOrigin),
-    ) -> Result<Option<StoredStep>, RuntimeError> {
+    async fn load(&self, ns: &str, start: StepStart) -> Result<Option<StoredStep>, RuntimeError> {
+        let StepStart { checkpoint, origin } = start;
         let at =
             StateQuery { checkpoint: Some(checkpoint), ..StateQuery::thread(self.thread.as_str()) };
         StoredStep::load(&self.graph, &self.host, &at.within(ns), origin).await

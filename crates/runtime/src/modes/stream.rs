@@ -107,7 +107,7 @@ pub(crate) fn output(
     after: Position,
 ) -> BoxStream<'static, Result<RunOutput, RuntimeError>> {
     let Followed { source, run, events } = followed;
-    let projection = projections.join((source, &run), select.modes, select.form);
+    let projection = projections.join(source, &run, select.modes, select.form);
     let follower = FrameFollower {
         events,
         projection,
@@ -177,7 +177,7 @@ impl FrameFollower {
             return Ok(());
         }
         // The future is large, and a follower waits for events most of the time.
-        let frames = self.projection.frames((&self.progress, self.seq), event, seq);
+        let frames = self.projection.frames(&self.progress, self.seq, event, seq);
         let found = Box::pin(frames).await?;
         (self.seq, self.progress) = (seq, Arc::clone(&found.next));
         self.text.end(&found.returned);

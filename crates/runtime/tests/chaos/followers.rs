@@ -186,7 +186,7 @@ impl Killer {
     fn new(site: Site, output: Output) -> Self {
         let store = site.place.open();
         let workers = (0..WORKERS).map(|_| Worker::start(&site)).collect();
-        let followers = (0..FOLLOWERS).map(|n| Self::follower((&site, output), n)).collect();
+        let followers = (0..FOLLOWERS).map(|n| Self::follower(&site, output, n)).collect();
         let random = Random::new(0x51f1_5e44 ^ seed());
         Self { site, output, store, random, workers, followers, runs: Vec::new(), killed: [0, 0] }
     }
@@ -195,7 +195,7 @@ impl Killer {
         site.folder.join(format!("follower-{n}"))
     }
 
-    fn follower((site, output): (&Site, Output), n: usize) -> Worker {
+    fn follower(site: &Site, output: Output, n: usize) -> Worker {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(ARGS).env(FILE, Self::file(site, n));
         if output == Output::Frames {
@@ -231,7 +231,7 @@ impl Killer {
             let victim = self.random.below(FOLLOWERS);
             // Only one process at a time writes to its file.
             self.followers.remove(victim).kill();
-            let follower = Self::follower((&self.site, self.output), victim);
+            let follower = Self::follower(&self.site, self.output, victim);
             self.followers.insert(victim, follower);
             self.killed[1] += 1;
             return;
@@ -315,7 +315,7 @@ impl Killer {
     }
 }
 
-async fn followed((name, output): (&str, Output), place: Place, folder: &Path) {
+async fn followed(name: &str, output: Output, place: Place, folder: &Path) {
     let kills = if full() { 500 } else { 20 };
     let site =
         Site { place, folder: folder.to_owned(), pace_ms: 250, step_ms: 5, attempts_max: u32::MAX };
@@ -330,7 +330,9 @@ async fn followed((name, output): (&str, Output), place: Place, folder: &Path) {
     }
     let expected = killer.wait_for_end().await;
     killer.check(&expected);
-    let ([workers, followers], runs, lines) = (killer.killed, killer.runs.len(), expected.len());
+    let [workers, followers] = killer.killed;
+    let runs = killer.runs.len();
+    let lines = expected.len();
     report(
         name,
         &format!(
@@ -344,26 +346,26 @@ async fn followed((name, output): (&str, Output), place: Place, folder: &Path) {
 async fn killed_followers_on_sqlite_receive_each_event_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = Place::sqlite(folder.path());
-    followed(("followers-sqlite", Output::Events), place, folder.path()).await;
+    followed("followers-sqlite", Output::Events, place, folder.path()).await;
 }
 
 #[tokio::test]
 async fn killed_followers_on_postgres_receive_each_event_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(place) = Place::postgres("followers") else { return };
-    followed(("followers-postgres", Output::Events), place, folder.path()).await;
+    followed("followers-postgres", Output::Events, place, folder.path()).await;
 }
 
 #[tokio::test]
 async fn killed_followers_on_sqlite_receive_each_frame_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = Place::sqlite(folder.path());
-    followed(("frames-sqlite", Output::Frames), place, folder.path()).await;
+    followed("frames-sqlite", Output::Frames, place, folder.path()).await;
 }
 
 #[tokio::test]
 async fn killed_followers_on_postgres_receive_each_frame_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(place) = Place::postgres("frames") else { return };
-    followed(("frames-postgres", Output::Frames), place, folder.path()).await;
+    followed("frames-postgres", Output::Frames, place, folder.path()).await;
 }

@@ -99,7 +99,7 @@ async fn crash(name: &str, place: Place, folder: &Path) {
                 let mut dies = Worker::start_by(command, &site);
                 let durability = mode(point, threads.len());
                 let thread = format!("t{}", threads.len());
-                let at = accept_as(&store, PAIR, (&thread, "0"), durability).await;
+                let at = accept_as(&store, PAIR, &thread, "0", durability).await;
                 let what = format!("the end {moment:?} {point}, time {times}, {durability:?}");
                 until(&what, async || dies.is_dead()).await;
                 let goes_on = Worker::start(&site);

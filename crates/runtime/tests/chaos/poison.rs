@@ -17,7 +17,7 @@ async fn poison(name: &str, graph: &str, place: Place, folder: &Path) {
     let store = site.place.open();
     let mut workers = vec![Worker::start(&site), Worker::start(&site)];
     let durability = if graph == POISON { Durability::Exit } else { Durability::Sync };
-    let bad = accept_as(&store, graph, ("bad", "0"), durability).await;
+    let bad = accept_as(&store, graph, "bad", "0", durability).await;
     let mut good = Vec::new();
     for n in 0..4 {
         good.push(accept(&store, CHAIN, &format!("good{n}"), "0").await);

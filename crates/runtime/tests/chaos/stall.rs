@@ -20,7 +20,7 @@ async fn stall(name: &str, place: Place, folder: &Path) {
     let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 400, attempts_max: 3 };
     let store = site.place.open();
     let stalled = Worker::start(&site);
-    let at = accept_as(&store, CHAIN, ("t", "0"), Durability::Sync).await;
+    let at = accept_as(&store, CHAIN, "t", "0", Durability::Sync).await;
     while site.effects().iter().filter(|line| line.starts_with("made")).count() < 2 {
         tokio::time::sleep(tick).await;
     }
@@ -104,7 +104,7 @@ async fn processes_of_a_file_that_are_stopped_keep_their_runs() {
         let mut of_round = Vec::new();
         for thread in 0..4 {
             let thread = format!("r{round}-{thread}");
-            of_round.push(accept_as(&store, CHAIN, (&thread, "0"), Durability::Sync).await);
+            of_round.push(accept_as(&store, CHAIN, &thread, "0", Durability::Sync).await);
         }
         for (signal, which) in order {
             tokio::time::sleep(lease / 3).await;

@@ -37,7 +37,7 @@ async fn asleep(store: &Arc<dyn Store>, timers: usize, ahead_ms: u64, look: Dura
         for n in 0..timers {
             let thread = format!("t{}-{n}", ahead.as_millis());
             let tag = due.0.to_string();
-            runs.push(accept_as(store, NAPS, (&thread, &tag), Durability::Sync).await);
+            runs.push(accept_as(store, NAPS, &thread, &tag, Durability::Sync).await);
         }
         while clock.now() < due {
             if ended(store.as_ref(), &runs, RunStatus::Interrupted).await == timers {

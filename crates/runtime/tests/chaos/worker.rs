@@ -460,14 +460,15 @@ pub(crate) fn word(durability: Durability) -> &'static str {
 
 /// Makes a run whose durability is drawn, and leaves it to the workers.
 pub(crate) async fn accept(store: &Arc<dyn Store>, graph: &str, thread: &str, tag: &str) -> RunRef {
-    accept_as(store, graph, (thread, tag), drawn(thread, tag)).await
+    accept_as(store, graph, thread, tag, drawn(thread, tag)).await
 }
 
 /// Makes a run and leaves it to the workers.
 pub(crate) async fn accept_as(
     store: &Arc<dyn Store>,
     graph: &str,
-    (thread, tag): (&str, &str),
+    thread: &str,
+    tag: &str,
     durability: Durability,
 ) -> RunRef {
     let thread = ThreadId::new(thread).expect("valid id");

@@ -72,7 +72,8 @@ impl Outside {
 
 async fn call(ctx: &Ctx, name: &str, effect: Effect, outside: &Outside) -> NodeResult<String> {
     let attempts = if effect == Effect::ReadOnly { Attempts::Each } else { Attempts::Shared };
-    let (name, input) = (name.to_owned(), hash(&json!(name)));
+    let input = hash(&json!(name));
+    let name = name.to_owned();
     let intent = Intent { kind: CallKind::Tool, name, input, call_id: None, effect, attempts };
     match ctx.calls().journal.open(intent).await? {
         Opened::New { key } => {
@@ -201,26 +202,35 @@ async fn a_result_is_on_disk_while_its_node_waits_for_something_else() {
     assert_eq!(counts(&records(&*bench.store).await), [(1, 0, 0)]);
 }
 
-/// Plays in a process of its own, as it were, which dies once so many more calls were made; says
-/// which run it was.
+/// The moment in which a process dies: once so many more calls were made, and so many supersteps are
+/// on record.
+struct Crash<'a> {
+    outside: &'a Outside,
+    calls: u32,
+    steps: usize,
+}
+
+/// Runs in a process of its own, as it were, which dies once so many more calls were made; returns
+/// the run.
 async fn dies_in_a_call(
     store: &Arc<dyn Store>,
     graph: &CompiledGraph,
-    (outside, calls): (&Outside, u32),
+    outside: &Outside,
+    calls: u32,
 ) -> RunRef {
     let begun = store.runs(&Principal::local(), &thread()).await.is_ok();
     let request = (!begun).then(|| Bench::request(RunInput::Start { input: json!({}) }));
-    dies_with(request, store, graph, (outside, calls, 0)).await
+    dies_with(request, store, graph, Crash { outside, calls, steps: 0 }).await
 }
 
-/// The same with a request, or with the run that another process left; and once so many supersteps
-/// are on record.
+/// The same with a request, or with the run that another process left.
 async fn dies_with(
     request: Option<RunRequest>,
     store: &Arc<dyn Store>,
     graph: &CompiledGraph,
-    (outside, calls, steps): (&Outside, u32, usize),
+    crash: Crash<'_>,
 ) -> RunRef {
+    let Crash { outside, calls, steps } = crash;
     let before = outside.made();
     let mut process = tokio::runtime::Builder::new_multi_thread();
     let process = process.worker_threads(1).enable_all().build().expect("a runtime");
@@ -297,9 +307,9 @@ async fn who_died_a_superstep_ahead_is_counted_once_the_one_before_is_committed(
     let options = RunOptions { durability: Durability::Async, ..options() };
     let request = Bench::request(RunInput::Start { input: json!({}) });
     let request = RunRequest { options, ..request };
-    dies_with(Some(request), &store, &graph, (&outside, 1, 0)).await;
+    dies_with(Some(request), &store, &graph, Crash { outside: &outside, calls: 1, steps: 0 }).await;
     faulty.interfere(|_, _, _| Ok(Duration::ZERO));
-    let at = dies_with(None, &store, &graph, (&outside, 1, 1)).await;
+    let at = dies_with(None, &store, &graph, Crash { outside: &outside, calls: 1, steps: 1 }).await;
     outside.gate.add_permits(1);
     let bench = Bench::on(store, graph).await;
     let handle = bench.runtime.take_over(&Principal::local(), &at).await.expect("nobody has it");
@@ -327,8 +337,8 @@ async fn what_processes_died_in_is_possibly_paid() {
         .build()
         .expect("sound");
     let bench = Bench::on(store(), graph.clone()).await;
-    dies_in_a_call(&bench.store, &graph, (&outside, 4)).await;
-    let at = dies_in_a_call(&bench.store, &graph, (&outside, 1)).await;
+    dies_in_a_call(&bench.store, &graph, &outside, 4).await;
+    let at = dies_in_a_call(&bench.store, &graph, &outside, 1).await;
     outside.gate.add_permits(1);
     let handle = bench.runtime.take_over(&Principal::local(), &at).await.expect("nobody has it");
     completed(handle.outcome.await);
@@ -374,9 +384,15 @@ async fn a_person_is_asked_anew_about_what_was_begun_because_of_an_answer() {
         open[0]
     };
     let again = |open| BTreeMap::from([(open, json!({"answer": "call_again"}))]);
-    let first = asked(&dies_in_a_call(&bench.store, &graph, (&outside, 1)).await).await;
+    let first = asked(&dies_in_a_call(&bench.store, &graph, &outside, 1).await).await;
     let resume = RunInput::answers(again(first));
-    let at = dies_with(Some(Bench::request(resume)), &bench.store, &graph, (&outside, 1, 0)).await;
+    let at = dies_with(
+        Some(Bench::request(resume)),
+        &bench.store,
+        &graph,
+        Crash { outside: &outside, calls: 1, steps: 0 },
+    )
+    .await;
     let second = asked(&at).await;
     assert_ne!(first, second, "the answer was about the first time");
     assert_eq!(outside.made(), 2, "nothing is done before somebody said so");

@@ -163,7 +163,8 @@ async fn damage_anywhere_in_the_files_never_gives_a_state_that_never_was() {
     let full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
     let seeds = if full { 1_000 } else { 60 };
     let folder = tempfile::tempdir().expect("a folder");
-    let (sound, log) = (folder.path().join("sound.db"), folder.path().join("sound.db-wal"));
+    let sound = folder.path().join("sound.db");
+    let log = folder.path().join("sound.db-wal");
     let copy = folder.path().join("copy.db");
     let (states, file, log) = {
         let bench = Bench::on(opened(&sound), pair()).await;

@@ -266,7 +266,8 @@ async fn each_saved_step_is_constant_in_size() {
     assert_eq!(bytes.len(), 600);
     // One row in so many repeats the changes before it.
     let of = |turns: std::ops::Range<usize>| bytes[3 * turns.start..3 * turns.end].iter().sum();
-    let (early, late): (usize, usize) = (of(33..66), of(165..198));
+    let early: usize = of(33..66);
+    let late: usize = of(165..198);
     assert!(late * 10 <= early * 12, "33 turns took {early} bytes, the last 33 took {late}");
 }
 

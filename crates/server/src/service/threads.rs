@@ -8,7 +8,7 @@ use futures_util::future::{join_all, select};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
-use weftwork_runtime::{copy_thread, fork_thread};
+use weftwork_runtime::{ForkSource, copy_thread, fork_thread};
 use weftwork_store::mailbox::{RESERVED, check_deletion, without_reserved};
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
@@ -303,7 +303,10 @@ impl Service {
         let store = self.store().as_ref();
         // Copying reads no values, so that it needs no graph.
         match at {
-            Some(_) => fork_thread(store, self.who(), (thread, at), &to, self.now()).await?,
+            Some(_) => {
+                let from = ForkSource { thread, checkpoint: at };
+                fork_thread(store, self.who(), from, &to, self.now()).await?;
+            }
             None if row.head.is_some() => {
                 let clock = self.runtime().clock().as_ref();
                 copy_thread(store, self.who(), thread, &to, clock).await?;

@@ -4,7 +4,7 @@ use crate::CliError;
 use crate::context::CommandContext;
 use crate::exit::Exit;
 use weftwork::graph::SystemClock;
-use weftwork::runtime::{copy_thread, fork_thread};
+use weftwork::runtime::{ForkSource, copy_thread, fork_thread};
 use weftwork::types::port::Clock;
 use weftwork::types::{CheckpointId, Principal, ThreadId};
 
@@ -17,7 +17,8 @@ pub(crate) async fn fork(
     let store = context.store_of(id)?;
     context.thread(store.as_ref(), id).await?;
     let now = SystemClock::new().now();
-    let forked = fork_thread(store.as_ref(), &Principal::local(), (id, at), new, now).await;
+    let from = ForkSource { thread: id, checkpoint: at };
+    let forked = fork_thread(store.as_ref(), &Principal::local(), from, new, now).await;
     forked.map_err(weftwork::Error::from)?;
     context.terminal.note(format_args!("created thread {new} from {id}"));
     Ok(Exit::Done)

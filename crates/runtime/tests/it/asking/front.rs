@@ -135,7 +135,8 @@ impl Front {
 
     pub(super) fn hosted(
         graph: CompiledGraph,
-        (store, who): (Arc<dyn Store>, Principal),
+        store: Arc<dyn Store>,
+        who: Principal,
         rebuilds: bool,
     ) -> Self {
         let process = Process::open(&graph, &store, rebuilds);

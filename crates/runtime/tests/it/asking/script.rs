@@ -131,7 +131,7 @@ impl Play {
             Some(store) => {
                 let org = OrgId::new(format!("asking-{profile:?}-{seed}").to_lowercase());
                 let who = Principal { org: org.expect("an id"), ..Principal::local() };
-                Front::hosted(graph, (Arc::clone(store), who), rebuilds)
+                Front::hosted(graph, Arc::clone(store), who, rebuilds)
             }
         };
         let crashes = draw.chance(30);

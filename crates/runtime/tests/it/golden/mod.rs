@@ -122,7 +122,8 @@ fn brief(what: &str, value: &Value) -> String {
 
 /// A run by what every version has of it.
 fn briefly(run: &Value) -> String {
-    let (new, at) = (&run["new"], &run["new"]["at"]);
+    let new = &run["new"];
+    let at = &new["at"];
     let known = json!([at, new["graph"], new["input"], run["fence"], run["outcome"]]);
     brief(run["status"].as_str().unwrap_or_default(), &known)
 }

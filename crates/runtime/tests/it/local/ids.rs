@@ -42,10 +42,10 @@ impl Clock for Ids {
     }
 }
 
-const AHEAD: (u128, u128) = (1 << 60, 0);
+const AHEAD: u128 = 1 << 60;
 
 /// A process that begins.
-fn process(saver: &Arc<dyn Checkpointer>, (after, end): (u128, u128)) -> Host {
+fn process(saver: &Arc<dyn Checkpointer>, after: u128, end: u128) -> Host {
     let clock = Ids { after, end, clock: ManualClock::moved_by_sleeps() };
     Host::new().with_checkpointer(Arc::clone(saver)).with_clock(Arc::new(clock))
 }
@@ -132,12 +132,12 @@ fn savers() -> [Arc<dyn Checkpointer>; 2] {
 async fn they_follow_those_of_all_graphs_of_the_thread() {
     let graph = asking();
     for saver in savers() {
-        let ahead = process(&saver, AHEAD);
+        let ahead = process(&saver, AHEAD, 0);
         graph.run(&ahead, empty()).thread("t").outcome().await.expect("asks");
         let old = ids(&graph, &ahead, "t").await;
         for what in ACTS {
             saver.copy("t", "copy").await.expect("copies");
-            let late = process(&saver, (0, 0));
+            let late = process(&saver, 0, 0);
             act(what, &graph, &late, "copy").await;
             let all = ids(&graph, &late, "copy").await;
             let new: BTreeSet<_> = all.difference(&old).collect();
@@ -150,13 +150,13 @@ async fn they_follow_those_of_all_graphs_of_the_thread() {
 async fn two_late_processes_give_different_ones() {
     let graph = asking();
     for saver in savers() {
-        let ahead = process(&saver, AHEAD);
+        let ahead = process(&saver, AHEAD, 0);
         graph.run(&ahead, empty()).thread("t").outcome().await.expect("asks");
         let old = ids(&graph, &ahead, "t").await;
         let mut new: Vec<CheckpointId> = Vec::new();
         for end in [1, 2] {
             saver.copy("t", "copy").await.expect("copies");
-            let late = process(&saver, (0, end));
+            let late = process(&saver, 0, end);
             act(Act::Answer, &graph, &late, "copy").await;
             new.extend(ids(&graph, &late, "copy").await.difference(&old).copied());
         }
