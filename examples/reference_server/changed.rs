@@ -49,7 +49,7 @@ macro_rules! single {
 }
 
 /// A graph that runs another one.
-fn around(inner: CompiledGraph) -> Result<CompiledGraph, BuildError> {
+fn enclosing_graph(inner: CompiledGraph) -> Result<CompiledGraph, BuildError> {
     graph("around", text())
         .subgraph("inner", inner, SubgraphState::PerTask)
         .edge(START, "inner")
@@ -103,8 +103,8 @@ pub(crate) fn before(builder: RuntimeBuilder) -> Result<RuntimeBuilder, BuildErr
         .graph("lost_node", single!("ask", ask)?)
         .graph("lost_second", two_steps("second")?)
         .graph("lost_branch", fan("right")?)
-        .graph("lost_inner", around(single!("ask", ask)?)?)
-        .graph("inner_removed", around(single!("ask", ask)?)?)
+        .graph("lost_inner", enclosing_graph(single!("ask", ask)?)?)
+        .graph("inner_removed", enclosing_graph(single!("ask", ask)?)?)
         .graph("kind", with_channel(ChannelDef::new("x", Append::<Value>::new()))?)
         .graph("type", with_channel(ChannelDef::new("x", LastValue::<Value>::new()))?)
         .graph("damaged", single!("write", write)?)
@@ -120,7 +120,7 @@ pub(crate) fn now(builder: RuntimeBuilder) -> Result<RuntimeBuilder, BuildError>
         .graph("lost_node", single!("question", ask)?)
         .graph("lost_second", two_steps("third")?)
         .graph("lost_branch", fan("up")?)
-        .graph("lost_inner", around(single!("question", ask)?)?)
+        .graph("lost_inner", enclosing_graph(single!("question", ask)?)?)
         .graph("inner_removed", single!("inner", write)?)
         .graph("kind", with_channel(ChannelDef::new("x", LastValue::<Value>::new()))?)
         .graph("type", of_numbers()?)

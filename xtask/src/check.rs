@@ -256,7 +256,7 @@ weftwork.workspace = true
 name = "weftwork-egress"
 "#;
 
-    fn scope(files: &[&str]) -> Scope {
+    fn scope_of(files: &[&str]) -> Scope {
         let tree = Fixture::default().overlay(TREE).tree;
         let files = files.iter().map(|file| (*file).to_owned()).collect();
         Scope::of(&tree, &Crates::of(&tree), &files)
@@ -268,7 +268,7 @@ name = "weftwork-egress"
 
     #[test]
     fn a_change_concerns_its_crate_and_all_that_use_it() {
-        let scope = scope(&["crates/graph/src/lib.rs", "README.md"]);
+        let scope = scope_of(&["crates/graph/src/lib.rs", "README.md"]);
         assert_eq!(scope.changed, names(&["graph"]));
         assert_eq!(scope.users, names(&["cli", "conformance", "weftwork"]));
         let crates = Crates::of(&Fixture::default().overlay(TREE).tree);
@@ -279,14 +279,14 @@ name = "weftwork-egress"
 
     #[test]
     fn files_outside_concern_the_crates_that_include_them() {
-        assert_eq!(scope(&["examples/first.rs"]).changed, names(&["weftwork"]));
-        assert_eq!(scope(&["examples/server/routes.rs"]).changed, names(&["weftwork"]));
-        assert!(scope(&["docs/cli.md", "crates/gone/src/lib.rs"]).is_empty());
+        assert_eq!(scope_of(&["examples/first.rs"]).changed, names(&["weftwork"]));
+        assert_eq!(scope_of(&["examples/server/routes.rs"]).changed, names(&["weftwork"]));
+        assert!(scope_of(&["docs/cli.md", "crates/gone/src/lib.rs"]).is_empty());
     }
 
     #[test]
     fn the_manifest_of_the_workspace_concerns_all() {
-        let scope = scope(&["Cargo.lock"]);
+        let scope = scope_of(&["Cargo.lock"]);
         assert_eq!(scope.changed.len(), 6);
         assert!(scope.users.is_empty());
     }

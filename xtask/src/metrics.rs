@@ -10,7 +10,7 @@ use crate::source::{Role, Source, role};
 use crate::tree::Tree;
 use crate::workspace::{Crate, Crates, package_of};
 
-const HEADER: [&str; 10] = [
+const HEADER: [&str; 11] = [
     "crate",
     "code",
     "test",
@@ -20,12 +20,14 @@ const HEADER: [&str; 10] = [
     "openers",
     "file med/p95/max",
     "fn med/p95/max",
+    "fn one word",
     "deps",
 ];
 const LIMITS: &str = "\
 limits  file: median 200, p95 500, max 800 · fn: median 10, p95 50, max 100
         test/code: engine 1.0, all 0.8 · doc/code: weftwork and graph 0.4, others 0.1
         openers: doc comments that open with What, Whether, Who, .. of all doc comments; 0
+        fn one word: share of functions whose name is one word, without tests; 0.42
         deps: engine 8, others 25
 ";
 
@@ -38,6 +40,7 @@ struct Figures {
     openers: usize,
     files: Vec<usize>,
     functions: Vec<usize>,
+    one_word: usize,
     deps: BTreeSet<String>,
 }
 
@@ -90,8 +93,10 @@ impl Figures {
                 self.test += source.inline_test_lines();
                 self.doc += source.doc_lines();
                 self.files.push(source.code_lines());
-                let own = source.functions.iter().filter(|function| !function.in_test);
-                self.functions.extend(own.map(|function| function.lines));
+                for function in source.functions.iter().filter(|function| !function.in_test) {
+                    self.functions.push(function.lines);
+                    self.one_word += usize::from(!function.name.contains('_'));
+                }
             }
         }
     }
@@ -104,6 +109,7 @@ impl Figures {
         self.openers += other.openers;
         self.files.extend(&other.files);
         self.functions.extend(&other.functions);
+        self.one_word += other.one_word;
         self.deps.extend(other.deps.iter().cloned());
     }
 }
@@ -119,6 +125,7 @@ fn row(name: &str, figures: &Figures) -> Vec<String> {
         format!("{}/{}", figures.openers, figures.summaries),
         Spread::of(figures.files.clone()).to_string(),
         Spread::of(figures.functions.clone()).to_string(),
+        share(figures.one_word, figures.functions.len()),
         figures.deps.len().to_string(),
     ]
 }
@@ -155,7 +162,7 @@ mod tests {
 /// Doc.
 fn other() {}
 -- crates/b/src/lib.rs --
-fn two() {}
+fn two_words() {}
 ";
         let tree = Fixture::default().overlay(text).tree;
         let found: Vec<Vec<String>> = table(&tree)
@@ -163,9 +170,18 @@ fn two() {}
             .skip(1)
             .map(|line| line.split_whitespace().map(str::to_owned).collect())
             .collect();
-        assert_eq!(found[0], ["a", "3", "5", "1", "1.66", "0.33", "1/2", "3/3/3", "3/3/3", "1"]);
-        assert_eq!(found[1], ["b", "1", "0", "0", "0.00", "0.00", "0/0", "1/1/1", "1/1/1", "0"]);
-        assert_eq!(found[2], ["all", "4", "5", "1", "1.25", "0.25", "1/2", "1/3/3", "1/3/3", "1"]);
+        assert_eq!(
+            found[0],
+            ["a", "3", "5", "1", "1.66", "0.33", "1/2", "3/3/3", "3/3/3", "1.00", "1"]
+        );
+        assert_eq!(
+            found[1],
+            ["b", "1", "0", "0", "0.00", "0.00", "0/0", "1/1/1", "1/1/1", "0.00", "0"]
+        );
+        assert_eq!(
+            found[2],
+            ["all", "4", "5", "1", "1.25", "0.25", "1/2", "1/3/3", "1/3/3", "0.50", "1"]
+        );
     }
 
     #[test]

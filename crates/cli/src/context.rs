@@ -143,7 +143,7 @@ impl CommandContext {
         match &self.config.store.value {
             StorePlace::Sqlite(file) if !file.exists() => {
                 Err(CliError::from(StoreError::Unavailable {
-                    place: file.display().to_string(),
+                    location: file.display().to_string(),
                     reason: "the file does not exist; set the store with --store".to_owned(),
                     retriable: false,
                 }))

@@ -13,10 +13,10 @@ pub enum SpecError {
         reason: String,
     },
     /// Something in it is not what the format has there.
-    #[error("the spec has {found} at `{place}`; expected {expected}")]
+    #[error("the spec has {found} at `{pointer}`; expected {expected}")]
     Unexpected {
-        /// The place: a JSON pointer.
-        place: String,
+        /// The pointer: a JSON pointer.
+        pointer: String,
         /// The value found, cut short.
         found: String,
         /// The values allowed there.

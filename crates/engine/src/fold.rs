@@ -25,7 +25,7 @@ impl Plan {
         name_of: &dyn Fn(usize) -> String,
     ) -> Result<(), EngineError> {
         let Some(channel) = self.channels.get(index) else { return Ok(()) };
-        let (first, slots) = slots.around(index);
+        let (first, slots) = slots.chunk_with(index);
         let Some(slot) = slots.get_mut(index - first) else { return Ok(()) };
         *slot = apply(channel, slot.take(), writes, by, name_of)?;
         Ok(())
@@ -40,7 +40,7 @@ impl Plan {
     ) -> Result<(), EngineError> {
         let mut rest = writes;
         while let [(ChannelIdx(index), _), ..] = rest {
-            let (first, slots) = slots.around(*index);
+            let (first, slots) = slots.chunk_with(*index);
             let together = rest.partition_point(|(i, _)| i.0 < first + slots.len());
             if together == 0 {
                 return Ok(());

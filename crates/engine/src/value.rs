@@ -148,7 +148,7 @@ impl Slots {
     }
 
     /// The slots that are copied together, for changes, and the first one's index.
-    pub(crate) fn around(&mut self, index: usize) -> (usize, &mut [Option<Value>]) {
+    pub(crate) fn chunk_with(&mut self, index: usize) -> (usize, &mut [Option<Value>]) {
         let number = index / CHUNK;
         let chunk = match number {
             0 => Some(&mut self.first),
@@ -158,7 +158,7 @@ impl Slots {
     }
 
     pub(crate) fn set(&mut self, index: usize, value: Option<Value>) {
-        let (first, slots) = self.around(index);
+        let (first, slots) = self.chunk_with(index);
         if let Some(slot) = slots.get_mut(index - first) {
             *slot = value;
         }

@@ -31,7 +31,7 @@ use weftwork_types::{BoxFuture, CheckpointId, StoreError};
 pub(crate) struct TaskJournal {
     book: Box<dyn CallBook>,
     clock: Arc<dyn Clock>,
-    place: Place,
+    position: TaskPosition,
     /// Earlier attempts that may have made calls of the task.
     earlier: Earlier,
     signals: Arc<AttemptSignals>,
@@ -40,7 +40,7 @@ pub(crate) struct TaskJournal {
 
 /// Position of a task in its thread's history.
 #[derive(Debug, Clone)]
-struct Place {
+struct TaskPosition {
     /// The branch of the thread, as [`Metadata`](crate::Metadata) has it.
     branch: Option<CheckpointId>,
     /// The tasks from the outermost graph on: nodes, how they came to run, and supersteps.
@@ -80,7 +80,7 @@ enum Round {
 impl TaskJournal {
     /// The journal of an attempt of a task.
     pub(crate) fn new(book: Box<dyn CallBook>, at: &TaskContext, attempt: Attempt<'_>) -> Self {
-        let place = Place {
+        let position = TaskPosition {
             branch: *lock(&at.loop_context.run.branch),
             path: at.task_path(),
             node: at.key.name().to_string(),
@@ -89,18 +89,18 @@ impl TaskJournal {
         };
         let signals = Arc::clone(attempt.signals);
         let clock = Arc::clone(at.loop_context.run.host.clock());
-        Self { book, clock, place, earlier: at.earlier, signals, known: Mutex::default() }
+        Self { book, clock, position, earlier: at.earlier, signals, known: Mutex::default() }
     }
 
     /// Refuses calls of an attempt that was cut off: the next one may be under way.
     fn check_running(&self) -> Result<(), Fault> {
-        if self.signals.is_cut_off() { Err(cut_off(&self.place.node)) } else { Ok(()) }
+        if self.signals.is_cut_off() { Err(cut_off(&self.position.node)) } else { Ok(()) }
     }
 
     /// Returns the id of a remote thread without a record: that of the branch, whose root is drawn at
     /// random and stored in its checkpoints.
     fn remote_thread_of_branch(&self, of: &RemoteUse) -> Option<String> {
-        let branch = self.place.branch?;
+        let branch = self.position.branch?;
         let bits = first_128(&format!("remote thread {} {}", branch.0, of.name));
         Some(uuid::Builder::from_custom_bytes(bits.to_be_bytes()).into_uuid().to_string())
     }
@@ -158,12 +158,12 @@ impl TaskJournal {
         })
     }
 
-    fn key(&self, intent: &Intent, occurrence: &Occurrence, place: &Place) -> CallKey {
+    fn key(&self, intent: &Intent, occurrence: &Occurrence, position: &TaskPosition) -> CallKey {
         let attempt = match intent.attempts {
-            Attempts::Each => self.place.attempt,
+            Attempts::Each => self.position.attempt,
             Attempts::Shared => 0,
         };
-        key::key(intent, occurrence, place, attempt)
+        key::key(intent, occurrence, position, attempt)
     }
 
     /// Returns the record of a call, if one can exist.
@@ -185,8 +185,8 @@ impl TaskJournal {
             key,
             kind: intent.kind,
             name: intent.name,
-            node: self.place.node.clone(),
-            step: self.place.step,
+            node: self.position.node.clone(),
+            step: self.position.step,
             effect: intent.effect,
             state: CallState::Intent,
             result: None,
@@ -234,7 +234,7 @@ impl TaskJournal {
     /// Begins a call that only reads and that cannot have been made before; returns the intent if a
     /// record of the call may exist.
     fn begin(&self, key: CallKey, intent: Intent) -> Result<(), Intent> {
-        let branched = self.reuses_origins() && self.place.branch.is_some();
+        let branched = self.reuses_origins() && self.position.branch.is_some();
         if intent.effect != Effect::ReadOnly || self.earlier != Earlier::Nobody || branched {
             return Err(intent);
         }
@@ -353,7 +353,7 @@ impl Journal for TaskJournal {
     fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
         // Calls are counted in the order in which they are announced, whenever they are polled.
         let occurrence = self.occurrence(&intent);
-        let key = self.key(&intent, &occurrence, &self.place);
+        let key = self.key(&intent, &occurrence, &self.position);
         let round = self.announce_id(&intent);
         Box::pin(async move {
             if let Err(source) = self.check_running() {
@@ -369,7 +369,7 @@ impl Journal for TaskJournal {
 
     fn look(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
         let occurrence = self.next_occurrence(&intent);
-        let key = self.key(&intent, &occurrence, &self.place);
+        let key = self.key(&intent, &occurrence, &self.position);
         Box::pin(async move {
             let name = intent.name.clone();
             let call = Call { key, intent, occurrence, round: Round::First };
@@ -402,7 +402,7 @@ impl Journal for TaskJournal {
         Box::pin(async move {
             // A call without an id is counted when it is announced, and not before.
             let Some(id) = &call.intent.call_id else { return Ok(Admitted::NoRecords) };
-            let key = self.key(call.intent, &Occurrence::Id(id.clone()), &self.place);
+            let key = self.key(call.intent, &Occurrence::Id(id.clone()), &self.position);
             let admitted = self.book.history().admit(key, call).await;
             admitted.map_err(|source| JournalError { name: call.intent.name.clone(), source })
         })

@@ -268,7 +268,7 @@ impl Llama {
                 let token = i / kv_heads;
                 let kv_head = i % kv_heads;
                 let queries = &qkv[token * row_width + kv_head * out.len()..][..out.len()];
-                let group = HeadGroup { queries, kv_head, place: &places[token] };
+                let group = HeadGroup { queries, kv_head, position: &places[token] };
                 self.attend_group(group, memory, weights, out);
             },
         );
@@ -283,11 +283,11 @@ impl Llama {
         weights: &mut Vec<f32>,
         out: &mut [f32],
     ) {
-        let HeadGroup { queries, kv_head, place } = group;
+        let HeadGroup { queries, kv_head, position } = group;
         let head_width = self.shape.head_width;
         let kv_width = self.shape.kv_width();
         let at = |row: usize| row * kv_width + kv_head * head_width;
-        let rows = || place.sees.iter().cloned().flatten();
+        let rows = || position.sees.iter().cloned().flatten();
         let heads = queries.chunks_exact(head_width).zip(out.chunks_exact_mut(head_width));
         for (query, out) in heads {
             weights.clear();
@@ -306,7 +306,7 @@ impl Llama {
 struct HeadGroup<'a> {
     queries: &'a [f32],
     kv_head: usize,
-    place: &'a Place,
+    position: &'a Place,
 }
 
 impl Layer {

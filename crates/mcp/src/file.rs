@@ -125,7 +125,7 @@ pub struct OauthSettings {
     /// The only authorization server that the client is used at.
     pub issuer: Option<String>,
     /// Scopes to ask for, separated by spaces.
-    pub scope: Option<String>,
+    pub scopes: Option<String>,
     /// The port that the client is registered with: `http://localhost:PORT/callback`.
     pub callback_port: Option<u16>,
 }
@@ -284,8 +284,8 @@ struct OauthMembers {
     #[serde(alias = "client_secret")]
     client_secret: Option<String>,
     issuer: Option<String>,
-    #[serde(alias = "scopes")]
-    scope: Option<Scopes>,
+    #[serde(rename = "scope", alias = "scopes")]
+    scopes: Option<Scopes>,
     #[serde(alias = "callback_port")]
     callback_port: Option<u16>,
 }
@@ -478,7 +478,7 @@ impl OauthEntry {
             Self::Settings(members) => members,
         };
         let expand = |value: Option<String>| value.map(|text| place.expand(&text)).transpose();
-        let scope = members.scope.map(|scopes| match scopes {
+        let scopes = members.scopes.map(|scopes| match scopes {
             Scopes::Text(text) => text,
             Scopes::List(list) => list.join(" "),
         });
@@ -486,7 +486,7 @@ impl OauthEntry {
             client_id: expand(members.client_id)?,
             client_secret: expand(members.client_secret)?,
             issuer: expand(members.issuer)?,
-            scope: expand(scope)?,
+            scopes: expand(scopes)?,
             callback_port: members.callback_port,
         };
         match settings.client_secret.is_some() && settings.client_id.is_none() {

@@ -233,7 +233,7 @@ impl EgressClient {
             401 if challenge.resource_metadata.is_some() => said,
             401 => describe_status(status, text),
             403 if challenge.is_insufficient_scope() => {
-                let scope = challenge.scope.as_deref().unwrap_or_default();
+                let scope = challenge.scopes.as_deref().unwrap_or_default();
                 if let Err(error) = login.need_scope(scope).await {
                     return Some(StreamableHttpError::Client(error));
                 }

@@ -52,7 +52,7 @@ async fn main() -> Outcome<()> {
             commits.push(timed(writer.commit(&store)).await?);
         }
         for _ in 0..TURN {
-            kept.push(timed(writer.keep(&store)).await?);
+            kept.push(timed(writer.put_checkpoints(&store)).await?);
         }
         for _ in 0..TURN {
             reads.push(timed(writer.read(&store)).await?);
@@ -169,7 +169,7 @@ impl Writer {
 
     /// Commits a superstep as the run loop does: one checkpoint and two events.
     async fn commit(&mut self, store: &PostgresStore) -> Outcome<()> {
-        let keep = self.checkpoint();
+        let batch = self.checkpoint();
         let number = i64::try_from(self.step)?;
         let nodes = vec!["model".to_owned()];
         let events = vec![
@@ -177,15 +177,15 @@ impl Writer {
             AiEvent::Step { step: number, nodes },
         ];
         let commit =
-            Commit { keep: keep.into(), events, at: Timestamp(number), ..Commit::default() };
+            Commit { batch: batch.into(), events, at: Timestamp(number), ..Commit::default() };
         store.commit(&self.who, &self.claim, commit).await?;
         Ok(())
     }
 
     /// Stores a superstep of a run without a worker.
-    async fn keep(&mut self, store: &PostgresStore) -> Outcome<()> {
-        let keep = self.checkpoint();
-        store.keep(&self.who, &self.claim.at.thread, keep).await?;
+    async fn put_checkpoints(&mut self, store: &PostgresStore) -> Outcome<()> {
+        let batch = self.checkpoint();
+        store.put_checkpoints(&self.who, &self.claim.at.thread, batch).await?;
         Ok(())
     }
 

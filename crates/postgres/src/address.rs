@@ -1,6 +1,6 @@
 //! Parsing of addresses. The TLS settings are parsed here, everything else by the driver.
 
-use crate::error::Place;
+use crate::error::StoreLocation;
 use crate::tls::{Mode, Roots, Tls};
 use std::ops::Range;
 use tokio_postgres::Config;
@@ -13,12 +13,12 @@ pub(crate) struct Address {
     pub(crate) config: Config,
     /// TLS configuration; `None` for connections without encryption.
     pub(crate) tls: Option<Tls>,
-    pub(crate) place: Place,
+    pub(crate) location: StoreLocation,
 }
 
 impl Address {
     pub(crate) fn read(address: &str, wait_ms: u64) -> Result<Self, StoreError> {
-        let nameless = Place { name: "postgres".into(), wait_ms };
+        let nameless = StoreLocation { name: "postgres".into(), wait_ms };
         let Parts { rest, mode, root } = split(address);
         // An invalid address is not included in the message, because it may contain a password.
         let mut config: Config = rest.parse().map_err(|error: tokio_postgres::Error| {
@@ -31,13 +31,13 @@ impl Address {
                 "its address names no host; expected postgres://user@host:port/database",
             ));
         }
-        let place = Place { name: name_of(&config).into(), wait_ms };
+        let location = StoreLocation { name: name_of(&config).into(), wait_ms };
         let mode = match mode.as_deref() {
             None | Some("prefer" | "disable") => None,
             Some("require") => Some(Mode::Require),
             Some("verify-full") => Some(Mode::VerifyFull),
             Some(_) => {
-                return Err(place.unavailable(
+                return Err(location.unavailable(
                     "its address has an unknown sslmode; expected disable, prefer (not encrypted), require or verify-full (encrypted, with the server's certificate and name checked)",
                 ));
             }
@@ -54,16 +54,16 @@ impl Address {
                     None | Some("system") => Roots::System,
                     Some(file) => Roots::File(file.into()),
                 };
-                Some(Tls::new(mode, &roots).map_err(|reason| place.unavailable(reason))?)
+                Some(Tls::new(mode, &roots).map_err(|reason| location.unavailable(reason))?)
             }
             (None, Some(_)) => {
-                return Err(place.unavailable(
+                return Err(location.unavailable(
                     "its address names certificates (sslrootcert) for connections that are not encrypted; add sslmode=require",
                 ));
             }
             (None, None) => None,
         };
-        Ok(Self { config, tls, place })
+        Ok(Self { config, tls, location })
     }
 }
 

@@ -120,12 +120,12 @@ fn is_io(error: &Error) -> bool {
 
 /// The name of the database in errors, without password and settings.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct StoreLocation {
     pub(crate) name: Arc<str>,
     pub(crate) wait_ms: u64,
 }
 
-impl Place {
+impl StoreLocation {
     fn name(&self) -> String {
         self.name.as_ref().to_owned()
     }
@@ -144,12 +144,12 @@ impl Place {
     }
 
     pub(crate) fn unavailable(&self, reason: impl Into<String>) -> StoreError {
-        StoreError::Unavailable { place: self.name(), reason: reason.into(), retriable: false }
+        StoreError::Unavailable { location: self.name(), reason: reason.into(), retriable: false }
     }
 
     /// Creates an error for a condition that may be temporary.
     pub(crate) fn away(&self, reason: impl Into<String>) -> StoreError {
-        StoreError::Unavailable { place: self.name(), reason: reason.into(), retriable: true }
+        StoreError::Unavailable { location: self.name(), reason: reason.into(), retriable: true }
     }
 
     fn postgres(&self, error: &Error) -> StoreError {
@@ -161,13 +161,15 @@ impl Place {
         if is_away(code) {
             return self.away(reason);
         }
-        let place = self.name();
+        let location = self.name();
         match *code {
-            SqlState::DISK_FULL => StoreError::Full { place, reason },
+            SqlState::DISK_FULL => StoreError::Full { location, reason },
             SqlState::READ_ONLY_SQL_TRANSACTION | SqlState::INSUFFICIENT_PRIVILEGE => {
-                StoreError::ReadOnly { place, reason }
+                StoreError::ReadOnly { location, reason }
             }
-            SqlState::LOCK_NOT_AVAILABLE => StoreError::Locked { place, waited_ms: self.wait_ms },
+            SqlState::LOCK_NOT_AVAILABLE => {
+                StoreError::Locked { location, waited_ms: self.wait_ms }
+            }
             // The statements of this crate are tested, so another program must have changed the
             // tables.
             SqlState::DATA_CORRUPTED
@@ -175,11 +177,11 @@ impl Place {
             | SqlState::UNDEFINED_TABLE
             | SqlState::UNDEFINED_COLUMN
             | SqlState::UNDEFINED_FUNCTION => {
-                StoreError::Corrupt { place: format!("store `{place}`"), what: reason }
+                StoreError::Corrupt { location: format!("store `{location}`"), what: reason }
             }
             SqlState::CHARACTER_NOT_IN_REPERTOIRE | SqlState::UNTRANSLATABLE_CHARACTER => {
                 StoreError::Conflict {
-                    place: "a record".to_owned(),
+                    location: "a record".to_owned(),
                     expected: "names that Postgres can hold, without NUL characters".to_owned(),
                     found: reason,
                 }

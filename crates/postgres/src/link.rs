@@ -19,8 +19,9 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn start(pool: Pool) -> Result<Self, StoreError> {
         let pool = Arc::new(pool);
-        let cannot =
-            |error: std::io::Error| pool.place().away(format!("cannot start its thread: {error}"));
+        let cannot = |error: std::io::Error| {
+            pool.location().away(format!("cannot start its thread: {error}"))
+        };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
@@ -50,7 +51,7 @@ impl Link {
             // The caller may have stopped waiting.
             drop(tell.send(done));
         });
-        told.await.unwrap_or_else(|_| Err(self.pool.place().unavailable("it was closed")))
+        told.await.unwrap_or_else(|_| Err(self.pool.location().unavailable("it was closed")))
     }
 
     /// Runs the work and blocks the calling thread until its end.
@@ -66,7 +67,7 @@ impl Link {
             // The caller may have stopped waiting.
             drop(tell.send(done));
         });
-        told.recv().unwrap_or_else(|_| Err(self.pool.place().unavailable("it was closed")))
+        told.recv().unwrap_or_else(|_| Err(self.pool.location().unavailable("it was closed")))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A connection pool that retries work where this is safe.
 
 use crate::conn::{Backend, Conn};
-use crate::error::{Done, Fail, Place};
+use crate::error::{Done, Fail, StoreLocation};
 use crate::tls::Tls;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -62,7 +62,7 @@ pub(crate) struct Server {
 #[derive(Debug)]
 pub(crate) struct Pool {
     server: Server,
-    place: Place,
+    location: StoreLocation,
     answer: Duration,
     idle: Mutex<Vec<Conn>>,
     served: Mutex<JoinSet<()>>,
@@ -78,13 +78,13 @@ fn random_share() -> f64 {
 impl Pool {
     pub(crate) fn new(
         server: Server,
-        place: Place,
+        location: StoreLocation,
         answer: Duration,
         connections_max: usize,
     ) -> Self {
         Self {
             server,
-            place,
+            location,
             answer,
             idle: Mutex::default(),
             served: Mutex::default(),
@@ -92,12 +92,12 @@ impl Pool {
         }
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn location(&self) -> &StoreLocation {
+        &self.location
     }
 
     fn wait(&self) -> Duration {
-        Duration::from_millis(self.place.wait_ms)
+        Duration::from_millis(self.location.wait_ms)
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Conn>> {
@@ -128,7 +128,7 @@ impl Pool {
                 false => fail.is_loss() && in_time,
             };
             if !again {
-                return Err(self.told(fail, past.before));
+                return Err(self.fail(fail, past.before));
             }
             // Transactions that collided do not begin again at the same time.
             sleep(pause.mul_f64(0.5 + 0.5 * random_share())).await;
@@ -139,14 +139,14 @@ impl Pool {
     /// Runs the work without retries.
     pub(crate) async fn once<A, T>(&self, args: &A, work: Work<A, T>) -> Result<T, StoreError> {
         let done = self.attempt(args, work, &mut Past::default()).await;
-        done.map_err(|fail| self.place.fail(fail))
+        done.map_err(|fail| self.location.fail(fail))
     }
 
-    fn told(&self, fail: Fail, before: Before) -> StoreError {
-        match (self.place.fail(fail), before) {
-            (StoreError::Unavailable { place, reason, retriable }, Before::Doubt) => {
+    fn fail(&self, fail: Fail, before: Before) -> StoreError {
+        match (self.location.fail(fail), before) {
+            (StoreError::Unavailable { location, reason, retriable }, Before::Doubt) => {
                 let reason = format!("{reason}; it is not known if the last write took effect");
-                StoreError::Unavailable { place, reason, retriable }
+                StoreError::Unavailable { location, reason, retriable }
             }
             (error, _) => error,
         }
@@ -156,10 +156,10 @@ impl Pool {
     async fn attempt<A, T>(&self, args: &A, work: Work<A, T>, past: &mut Past) -> Done<T> {
         let permit = match timeout(self.wait(), self.free.acquire()).await {
             Ok(Ok(permit)) => permit,
-            Ok(Err(_)) => return Err(self.place.unavailable("it was closed").into()),
+            Ok(Err(_)) => return Err(self.location.unavailable("it was closed").into()),
             Err(_) => {
                 let reason = "no connection became free in time";
-                return Err(self.place.away(reason).into());
+                return Err(self.location.away(reason).into());
             }
         };
         // The peer may be another program, which accepts connections and never responds.

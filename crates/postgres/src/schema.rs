@@ -1,7 +1,7 @@
 //! Formats of the tables, and migrations between them.
 
 use crate::conn::{Ask, Conn, ask};
-use crate::error::{Done, Place};
+use crate::error::{Done, StoreLocation};
 use crate::row::{At, int};
 use weftwork_store::StoreError;
 use weftwork_types::canonical;
@@ -40,14 +40,19 @@ impl Formats {
     /// Brings the tables to the newest format. Concurrent migrations wait for each other. Each step
     /// is one transaction, which also writes the number of its format: if the process dies, the next
     /// one continues with the step that is missing.
-    pub(crate) async fn migrate(&self, conn: &mut Conn, schema: &str, place: &Place) -> Done<()> {
+    pub(crate) async fn migrate(
+        &self,
+        conn: &mut Conn,
+        schema: &str,
+        location: &StoreLocation,
+    ) -> Done<()> {
         loop {
-            if self.find(conn, schema, place).await? == Some(self.newest()) {
+            if self.find(conn, schema, location).await? == Some(self.newest()) {
                 return Ok(());
             }
             conn.begin(vec![lock(schema)]).await?;
             // Another process may have migrated while this one waited for the lock.
-            let found = self.find(conn, schema, place).await?;
+            let found = self.find(conn, schema, location).await?;
             let Some(step) = self.step_after(found) else {
                 conn.commit(Vec::new()).await?;
                 return Ok(());
@@ -72,20 +77,25 @@ impl Formats {
 
     /// Returns the format of the tables; `None` if there are none. Refuses a format that this program
     /// does not read, and tables of another program.
-    async fn find(&self, conn: &mut Conn, schema: &str, place: &Place) -> Done<Option<usize>> {
-        let Some(applied) = read_applied(conn, schema, place).await? else { return Ok(None) };
-        let store = format!("store `{}`", place.name);
+    async fn find(
+        &self,
+        conn: &mut Conn,
+        schema: &str,
+        location: &StoreLocation,
+    ) -> Done<Option<usize>> {
+        let Some(applied) = read_applied(conn, schema, location).await? else { return Ok(None) };
+        let store = format!("store `{}`", location.name);
         let number = |format: usize| u32::try_from(format).unwrap_or(u32::MAX);
         match applied.checked_sub(1) {
             Some(format) if format < self.oldest => Err(StoreError::Older {
-                place: store,
+                location: store,
                 found: number(format),
                 oldest: number(self.oldest),
             }
             .into()),
             Some(format) if format <= self.newest() => Ok(Some(format)),
             Some(format) => Err(StoreError::Newer {
-                place: store,
+                location: store,
                 found: number(format),
                 known: number(self.newest()),
             }
@@ -107,7 +117,11 @@ fn lock(schema: &str) -> Ask {
 }
 
 /// Returns the count of formats that were applied to the schema; `None` if it has no tables.
-async fn read_applied(conn: &mut Conn, schema: &str, place: &Place) -> Done<Option<usize>> {
+async fn read_applied(
+    conn: &mut Conn,
+    schema: &str,
+    location: &StoreLocation,
+) -> Done<Option<usize>> {
     let sql = "SELECT relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                WHERE n.nspname = $1 AND c.relkind = 'r'";
     let tables = conn.rows(ask!(sql, schema.to_owned())).await?;
@@ -123,7 +137,7 @@ async fn read_applied(conn: &mut Conn, schema: &str, place: &Place) -> Done<Opti
     if !names.contains(&"meta") || !names.contains(&"threads") {
         let reason =
             format!("schema `{schema}` has tables of another program; choose another schema");
-        return Err(place.unavailable(reason).into());
+        return Err(location.unavailable(reason).into());
     }
     let rows = conn.rows(ask!("SELECT value FROM meta WHERE key = 'applied'")).await?;
     let found: i64 = match rows.first() {

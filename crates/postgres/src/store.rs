@@ -1,7 +1,7 @@
 //! The store and its options.
 
 use crate::address::Address;
-use crate::error::Place;
+use crate::error::StoreLocation;
 use crate::link::Link;
 use crate::pool::{Pool, Server, Work};
 use crate::schema::{self, Formats};
@@ -64,7 +64,7 @@ impl Options {
 /// future is dropped, and may be committed.
 #[derive(Debug)]
 pub struct PostgresStore {
-    place: Place,
+    location: StoreLocation,
     time: Time,
     link: Link,
     /// Prefix and counter of the marks of this store. The prefix distinguishes them from those of
@@ -98,13 +98,13 @@ impl PostgresStore {
         options: &Options,
         formats: &'static Formats,
     ) -> Result<Self, StoreError> {
-        let Address { mut config, tls, place } = Address::read(address, options.wait_ms)?;
+        let Address { mut config, tls, location } = Address::read(address, options.wait_ms)?;
         if !schema::is_name(&options.schema) {
             let reason = format!(
                 "`{}` is not a valid schema name: expected at most 63 lower-case ASCII letters, digits and `_`",
                 options.schema
             );
-            return Err(place.unavailable(reason));
+            return Err(location.unavailable(reason));
         }
         let wait = Duration::from_millis(options.wait_ms);
         if config.get_connect_timeout().is_none() {
@@ -113,15 +113,15 @@ impl PostgresStore {
         let answer = Duration::from_millis(options.answer_ms);
         let greeting = greeting(options);
         let server = Server { config, tls, greeting };
-        let pool = Pool::new(server, place.clone(), answer, options.connections_max);
+        let pool = Pool::new(server, location.clone(), answer, options.connections_max);
         let link = Link::start(pool)?;
-        link.wait((options.schema.clone(), place.clone(), formats), |conn, args, _| {
-            let (schema, place, formats) = args;
-            Box::pin(formats.migrate(conn, schema, place))
+        link.wait((options.schema.clone(), location.clone(), formats), |conn, args, _| {
+            let (schema, location, formats) = args;
+            Box::pin(formats.migrate(conn, schema, location))
         })?;
         let seed =
             u64::from_be_bytes(std::array::from_fn(|i| uuid::Uuid::new_v4().into_bytes()[i]));
-        Ok(Self { place, time: options.time.clone(), link, marks: (seed, AtomicU64::new(0)) })
+        Ok(Self { location, time: options.time.clone(), link, marks: (seed, AtomicU64::new(0)) })
     }
 
     /// Runs work that reads or writes.
@@ -158,8 +158,8 @@ impl PostgresStore {
 }
 
 impl Store for PostgresStore {
-    fn place(&self) -> &str {
-        &self.place.name
+    fn location(&self) -> &str {
+        &self.location.name
     }
 }
 

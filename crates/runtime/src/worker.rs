@@ -73,7 +73,7 @@ impl Heartbeat {
             }
         });
         let thread = thread.map_err(|e| weftwork_store::StoreError::Unavailable {
-            place: "heartbeat thread".to_owned(),
+            location: "heartbeat thread".to_owned(),
             reason: e.to_string(),
             retriable: true,
         })?;

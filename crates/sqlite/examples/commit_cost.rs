@@ -64,7 +64,7 @@ fn compare(folder: &Path, durability: Durability, turns: usize) -> Outcome<()> {
             commits.push(timed(|| writer.commit(&store))?);
         }
         for _ in 0..TURN {
-            kept.push(timed(|| keeper.keep(&store))?);
+            kept.push(timed(|| keeper.put_checkpoints(&store))?);
         }
         for _ in 0..TURN {
             looks.push(timed(|| keeper.look(&store))?);
@@ -182,7 +182,7 @@ impl Writer {
     fn commit(&mut self, store: &SqliteStore) -> Outcome<()> {
         self.step += 1;
         let number = i64::try_from(self.step)?;
-        let keep = CheckpointBatch {
+        let batch = CheckpointBatch {
             checkpoints: vec![checkpoint(self.step)],
             ..CheckpointBatch::default()
         };
@@ -192,7 +192,7 @@ impl Writer {
             AiEvent::Step { step: number, nodes },
         ];
         let commit =
-            Commit { keep: keep.into(), events, at: Timestamp(number), ..Commit::default() };
+            Commit { batch: batch.into(), events, at: Timestamp(number), ..Commit::default() };
         block_on(store.commit(&self.who, &self.claim, commit))?;
         Ok(())
     }
@@ -223,13 +223,13 @@ impl Keeper {
         Ok(Self { who: Principal::local(), at, last: 0 })
     }
 
-    fn keep(&mut self, store: &SqliteStore) -> Outcome<()> {
+    fn put_checkpoints(&mut self, store: &SqliteStore) -> Outcome<()> {
         self.last += 1;
-        let keep = CheckpointBatch {
+        let batch = CheckpointBatch {
             checkpoints: vec![checkpoint(self.last)],
             ..CheckpointBatch::default()
         };
-        Ok(block_on(store.keep(&self.who, &self.at.thread, keep))?)
+        Ok(block_on(store.put_checkpoints(&self.who, &self.at.thread, batch))?)
     }
 
     fn look(&self, store: &SqliteStore) -> Outcome<()> {

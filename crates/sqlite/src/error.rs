@@ -31,12 +31,12 @@ impl From<rusqlite::Error> for Fail {
 
 /// The name of the database in errors.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct StoreLocation {
     pub(crate) name: Arc<str>,
     pub(crate) busy_timeout_ms: u64,
 }
 
-impl Place {
+impl StoreLocation {
     pub(crate) fn name(&self) -> String {
         self.name.as_ref().to_owned()
     }
@@ -49,47 +49,47 @@ impl Place {
     }
 
     pub(crate) fn unavailable(&self, reason: impl Into<String>) -> StoreError {
-        StoreError::Unavailable { place: self.name(), reason: reason.into(), retriable: false }
+        StoreError::Unavailable { location: self.name(), reason: reason.into(), retriable: false }
     }
 
     pub(crate) fn locked(&self) -> StoreError {
-        StoreError::Locked { place: self.name(), waited_ms: self.busy_timeout_ms }
+        StoreError::Locked { location: self.name(), waited_ms: self.busy_timeout_ms }
     }
 
     fn sqlite(&self, error: &rusqlite::Error) -> StoreError {
-        let place = self.name();
+        let location = self.name();
         let reason = reason(error);
         let Some(code) = error.sqlite_error_code().filter(|_| !is_misfit(error)) else {
-            return StoreError::Corrupt { place: format!("store `{place}`"), what: reason };
+            return StoreError::Corrupt { location: format!("store `{location}`"), what: reason };
         };
         match code {
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => self.locked(),
-            ErrorCode::DiskFull => StoreError::Full { place, reason },
+            ErrorCode::DiskFull => StoreError::Full { location, reason },
             ErrorCode::SystemIoFailure if is_without_room(error) => {
-                StoreError::Full { place, reason }
+                StoreError::Full { location, reason }
             }
             ErrorCode::ReadOnly | ErrorCode::PermissionDenied => {
-                StoreError::ReadOnly { place, reason }
+                StoreError::ReadOnly { location, reason }
             }
             ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase => {
-                StoreError::Corrupt { place: format!("store `{place}`"), what: reason }
+                StoreError::Corrupt { location: format!("store `{location}`"), what: reason }
             }
             ErrorCode::SystemIoFailure => {
-                StoreError::Unavailable { place, reason, retriable: true }
+                StoreError::Unavailable { location, reason, retriable: true }
             }
             _ => self.unavailable(reason),
         }
     }
 
     pub(crate) fn io(&self, what: &Path, error: &io::Error) -> StoreError {
-        let place = self.name();
+        let location = self.name();
         let reason = format!("`{}`: {error}", what.display());
         match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                StoreError::ReadOnly { place, reason }
+                StoreError::ReadOnly { location, reason }
             }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                StoreError::Full { place, reason }
+                StoreError::Full { location, reason }
             }
             _ => self.unavailable(reason),
         }

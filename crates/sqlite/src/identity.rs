@@ -1,6 +1,6 @@
 //! The file that a store was opened in, and its replacement while the store is open.
 
-use crate::error::Place;
+use crate::error::StoreLocation;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use weftwork_store::StoreError;
@@ -10,7 +10,7 @@ use weftwork_types::store_error::FileChange;
 #[derive(Debug)]
 pub(crate) struct Identity {
     path: PathBuf,
-    place: Place,
+    location: StoreLocation,
     #[cfg(unix)]
     opened: Found,
     /// The change after which nothing is read or written any more.
@@ -19,12 +19,12 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Notes the identity of the file at this path, which the caller has just opened.
-    pub(crate) fn of(path: &Path, place: Place) -> Result<Self, StoreError> {
+    pub(crate) fn of(path: &Path, location: StoreLocation) -> Result<Self, StoreError> {
         #[cfg(unix)]
-        let opened = Found::at(path).map_err(|error| place.io(path, &error))?;
+        let opened = Found::at(path).map_err(|error| location.io(path, &error))?;
         Ok(Self {
             path: path.to_owned(),
-            place,
+            location,
             #[cfg(unix)]
             opened,
             lost: OnceLock::new(),
@@ -36,7 +36,7 @@ impl Identity {
         match self.lost.get() {
             None => Ok(()),
             Some(change) => {
-                Err(StoreError::FileChanged { place: self.place.name(), change: *change })
+                Err(StoreError::FileChanged { location: self.location.name(), change: *change })
             }
         }
     }

@@ -6,7 +6,7 @@
 //! expired: a process that was suspended continues with the call that it was in, and a takeover
 //! would make this call twice. If the file does not exist, the lease decides.
 
-use crate::error::Place;
+use crate::error::StoreLocation;
 use crate::open::private_file;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -32,13 +32,13 @@ pub(crate) enum Process {
 #[derive(Debug)]
 pub(crate) struct Locks {
     path: PathBuf,
-    place: Place,
+    location: StoreLocation,
     held: Mutex<BTreeMap<WorkerId, File>>,
 }
 
 impl Locks {
-    pub(crate) fn new(path: &Path, place: Place) -> Self {
-        Self { path: path.to_owned(), place, held: Mutex::default() }
+    pub(crate) fn new(path: &Path, location: StoreLocation) -> Self {
+        Self { path: path.to_owned(), location, held: Mutex::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<WorkerId, File>> {
@@ -55,7 +55,7 @@ impl Locks {
         for _ in 0..TRIES {
             let opened = private_file(OpenOptions::new().write(true).create(true).truncate(false))
                 .open(&path);
-            let file = opened.map_err(|error| self.place.io(&path, &error))?;
+            let file = opened.map_err(|error| self.location.io(&path, &error))?;
             match file.try_lock() {
                 Ok(()) if is_at(&file, &path) => {
                     held.insert(worker.clone(), file);
@@ -63,7 +63,7 @@ impl Locks {
                 }
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(self.taken(worker)),
-                Err(TryLockError::Error(error)) => return Err(self.place.io(&path, &error)),
+                Err(TryLockError::Error(error)) => return Err(self.location.io(&path, &error)),
             }
         }
         Err(self.taken(worker))
@@ -71,7 +71,7 @@ impl Locks {
 
     fn taken(&self, worker: &WorkerId) -> StoreError {
         StoreError::Unavailable {
-            place: self.place.name(),
+            location: self.location.name(),
             reason: format!("worker `{worker}` is alive in another process"),
             retriable: true,
         }
@@ -105,7 +105,7 @@ impl Locks {
         // The file is removed before the lock is released, so that no process locks a removed file.
         let removed = remove(&path);
         drop(self.held().remove(worker));
-        removed.map_err(|error| self.place.io(&path, &error))
+        removed.map_err(|error| self.location.io(&path, &error))
     }
 
     /// Returns the dead workers that have a lock file in this folder.
@@ -124,7 +124,7 @@ impl Locks {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let io = |error| self.place.io(folder, &error);
+        let io = |error| self.location.io(folder, &error);
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder).map_err(io)? {
             let name = entry.map_err(io)?.file_name();

@@ -1,6 +1,6 @@
 //! Opening of the database file.
 
-use crate::error::{Done, Fail, Place};
+use crate::error::{Done, Fail, StoreLocation};
 use crate::schema::{self, Formats, HEADER_BYTES, Owner};
 use crate::store::{Durability, Options};
 use crate::upkeep::beside;
@@ -28,47 +28,47 @@ pub(crate) const OPEN: &str = "-open";
 /// this process has no other store open.
 pub(crate) fn writer(
     path: &Path,
-    place: &Place,
+    location: &StoreLocation,
     options: &Options,
     first: bool,
     formats: &Formats,
 ) -> Result<Connection, StoreError> {
-    make_file(path, place, first)?;
+    make_file(path, location, first)?;
     if first {
-        check_log(path, place)?;
+        check_log(path, location)?;
     }
     let set_up = || -> Done<Connection> {
-        let mut conn = connect(path, place)?;
+        let mut conn = connect(path, location)?;
         match schema::owner(&conn)? {
             // Before anything is written.
-            Owner::Us => drop(formats.check(&conn, place)?),
+            Owner::Us => drop(formats.check(&conn, location)?),
             Owner::Nobody => new_file(&conn)?,
-            Owner::Other(id) => return Err(foreign(place, id).into()),
+            Owner::Other(id) => return Err(foreign(location, id).into()),
         }
         // Before the log, and removed after it, so that a process that dies between is recognised.
-        mark_open(path, place)?;
-        log_ahead(&conn, place)?;
+        mark_open(path, location)?;
+        log_ahead(&conn, location)?;
         configure(&conn, options)?;
-        formats.migrate(&mut conn, place)?;
+        formats.migrate(&mut conn, location)?;
         Ok(conn)
     };
     set_up().map_err(|fail| match &fail {
         Fail::Sqlite(error) if is_about_folder(error) && has_no_descriptors(path) => {
             StoreError::Unavailable {
-                place: place.name(),
+                location: location.name(),
                 reason: "too many open files in this process; raise their limit (`ulimit -n`)"
                     .to_owned(),
                 retriable: true,
             }
         }
-        Fail::Sqlite(error) if is_about_folder(error) => needs_folder(place),
-        _ => place.fail(fail),
+        Fail::Sqlite(error) if is_about_folder(error) => needs_folder(location),
+        _ => location.fail(fail),
     })
 }
 
-fn needs_folder(place: &Place) -> StoreError {
+fn needs_folder(location: &StoreLocation) -> StoreError {
     StoreError::ReadOnly {
-        place: place.name(),
+        location: location.name(),
         reason: "the log and lock files beside it need a writable folder".to_owned(),
     }
 }
@@ -96,24 +96,24 @@ fn has_no_descriptors(path: &Path) -> bool {
 }
 
 /// Opens a read-only connection to a file that [`writer`] has opened before.
-pub(crate) fn reader(path: &Path, place: &Place) -> Result<Connection, StoreError> {
+pub(crate) fn reader(path: &Path, location: &StoreLocation) -> Result<Connection, StoreError> {
     let set_up = || -> Done<Connection> {
-        let conn = connect(path, place)?;
+        let conn = connect(path, location)?;
         conn.pragma_update(None, "query_only", true)?;
         Ok(conn)
     };
-    set_up().map_err(|fail| place.fail(fail))
+    set_up().map_err(|fail| location.fail(fail))
 }
 
 /// Opens a connection for maintenance of the whole file. Its writes wait for the disk.
-pub(crate) fn upkeep(path: &Path, place: &Place) -> Result<Connection, StoreError> {
-    connect(path, place).map_err(|fail| place.fail(fail))
+pub(crate) fn upkeep(path: &Path, location: &StoreLocation) -> Result<Connection, StoreError> {
+    connect(path, location).map_err(|fail| location.fail(fail))
 }
 
-fn connect(path: &Path, place: &Place) -> Done<Connection> {
+fn connect(path: &Path, location: &StoreLocation) -> Done<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
-    conn.busy_timeout(Duration::from_millis(place.busy_timeout_ms))?;
+    conn.busy_timeout(Duration::from_millis(location.busy_timeout_ms))?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Deleted content is overwritten with zeros in pages that are written anyway; pages that become
     // empty are released.
@@ -137,14 +137,14 @@ fn lacks_log(path: &Path) -> bool {
 
 /// Refuses a file that was copied while it was open, without its log. No other connection of this
 /// process may be open.
-pub(crate) fn check_log(path: &Path, place: &Place) -> Result<(), StoreError> {
+pub(crate) fn check_log(path: &Path, location: &StoreLocation) -> Result<(), StoreError> {
     // A file that another process closes or opens meanwhile is looked at again.
     if !(lacks_log(path) && lacks_log(path)) {
         return Ok(());
     }
     let log = beside(path, "-wal");
     Err(StoreError::Corrupt {
-        place: format!("store `{}`", place.name),
+        location: format!("store `{}`", location.name),
         what: format!(
             "it was copied while it was in use, without its log `{}`: what was written last is \
              missing; copy a store with `weft store backup`",
@@ -153,13 +153,13 @@ pub(crate) fn check_log(path: &Path, place: &Place) -> Result<(), StoreError> {
     })
 }
 
-fn mark_open(path: &Path, place: &Place) -> Result<(), StoreError> {
+fn mark_open(path: &Path, location: &StoreLocation) -> Result<(), StoreError> {
     let mark = beside(path, OPEN);
     let made =
         private_file(OpenOptions::new().write(true).create(true).truncate(false)).open(&mark);
     made.map(drop).map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => needs_folder(place),
-        _ => place.io(&mark, &error),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => needs_folder(location),
+        _ => location.io(&mark, &error),
     })
 }
 
@@ -176,33 +176,33 @@ pub(crate) fn end_log(conn: &Connection) {
     }
 }
 
-fn make_file(path: &Path, place: &Place, first: bool) -> Result<(), StoreError> {
+fn make_file(path: &Path, location: &StoreLocation, first: bool) -> Result<(), StoreError> {
     if let Some(folder) = path.parent() {
-        make_folder(folder, place)?;
+        make_folder(folder, location)?;
     }
     if path.is_dir() {
-        return Err(place.unavailable("it is a folder; name a file in it"));
+        return Err(location.unavailable("it is a folder; name a file in it"));
     }
     match private_file(OpenOptions::new().write(true).create_new(true)).open(path) {
         // To close a file releases the locks that this process has on it.
         Err(error) if error.kind() == ErrorKind::AlreadyExists && !first => Ok(()),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => writable(path, place),
-        Err(error) => Err(place.io(path, &error)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => writable(path, location),
+        Err(error) => Err(location.io(path, &error)),
         Ok(_) => Ok(()),
     }
 }
 
 /// Creates a folder, readable by its owner only, if it does not exist.
-pub(crate) fn make_folder(folder: &Path, place: &Place) -> Result<(), StoreError> {
+pub(crate) fn make_folder(folder: &Path, location: &StoreLocation) -> Result<(), StoreError> {
     if folder.as_os_str().is_empty() {
         return Ok(());
     }
-    private_folder().create(folder).map_err(|error| place.io(folder, &error))
+    private_folder().create(folder).map_err(|error| location.io(folder, &error))
 }
 
-fn writable(path: &Path, place: &Place) -> Result<(), StoreError> {
+fn writable(path: &Path, location: &StoreLocation) -> Result<(), StoreError> {
     let opened: std::io::Result<File> = OpenOptions::new().read(true).write(true).open(path);
-    opened.map(drop).map_err(|error| place.io(path, &error))
+    opened.map(drop).map_err(|error| location.io(path, &error))
 }
 
 fn private_folder() -> DirBuilder {
@@ -229,8 +229,8 @@ fn new_file(conn: &Connection) -> Done<()> {
 
 /// Switches to write-ahead logging. If two processes open a new file at the same time, SQLite may
 /// return a lock error here without waiting, so this retries.
-fn log_ahead(conn: &Connection, place: &Place) -> Done<()> {
-    let mut tries = place.busy_timeout_ms / SWITCH_PAUSE_MS;
+fn log_ahead(conn: &Connection, location: &StoreLocation) -> Done<()> {
+    let mut tries = location.busy_timeout_ms / SWITCH_PAUSE_MS;
     conn.busy_timeout(Duration::ZERO)?;
     loop {
         let mode = conn
@@ -239,7 +239,7 @@ fn log_ahead(conn: &Connection, place: &Place) -> Done<()> {
             Ok(mode) if mode == "wal" => break,
             Ok(mode) => {
                 let reason = format!("it cannot use a write-ahead log, only `{mode}`");
-                return Err(place.unavailable(reason).into());
+                return Err(location.unavailable(reason).into());
             }
             Err(error) if is_busy(&error) && tries > 0 => {
                 tries -= 1;
@@ -248,7 +248,7 @@ fn log_ahead(conn: &Connection, place: &Place) -> Done<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(conn.busy_timeout(Duration::from_millis(place.busy_timeout_ms))?)
+    Ok(conn.busy_timeout(Duration::from_millis(location.busy_timeout_ms))?)
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
@@ -274,8 +274,8 @@ fn configure(conn: &Connection, options: &Options) -> Done<()> {
     Ok(())
 }
 
-fn foreign(place: &Place, id: i64) -> StoreError {
-    place.unavailable(format!(
+fn foreign(location: &StoreLocation, id: i64) -> StoreError {
+    location.unavailable(format!(
         "it is a database of another program (application id {id}, expected {}); name another file",
         schema::APPLICATION_ID
     ))

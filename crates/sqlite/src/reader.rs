@@ -1,6 +1,6 @@
 //! Read connections.
 
-use crate::error::{Done, Place};
+use crate::error::{Done, StoreLocation};
 use crate::open;
 use futures_channel::oneshot;
 use rusqlite::Connection;
@@ -21,23 +21,24 @@ pub(crate) struct Readers {
     handles: Vec<JoinHandle<()>>,
     /// Connection for reads on the caller's thread.
     own: Mutex<Connection>,
-    place: Place,
+    location: StoreLocation,
 }
 
 impl Readers {
-    pub(crate) fn open(path: &Path, place: &Place) -> Result<Self, StoreError> {
+    pub(crate) fn open(path: &Path, location: &StoreLocation) -> Result<Self, StoreError> {
         let (jobs, waiting) = channel::<Job>();
         let waiting = Arc::new(Mutex::new(waiting));
-        let own = Mutex::new(open::reader(path, place)?);
-        let mut readers = Self { jobs: Some(jobs), handles: Vec::new(), own, place: place.clone() };
+        let own = Mutex::new(open::reader(path, location)?);
+        let mut readers =
+            Self { jobs: Some(jobs), handles: Vec::new(), own, location: location.clone() };
         for number in 0..THREADS {
-            let conn = open::reader(path, place)?;
+            let conn = open::reader(path, location)?;
             let waiting = waiting.clone();
             let spawned = std::thread::Builder::new()
                 .name(format!("weft-db-read-{number}"))
                 .spawn(move || serve(&conn, &waiting));
             let handle = spawned.map_err(|error| {
-                place.unavailable(format!("cannot start a reader thread: {error}"))
+                location.unavailable(format!("cannot start a reader thread: {error}"))
             })?;
             readers.handles.push(handle);
         }
@@ -51,7 +52,7 @@ impl Readers {
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         if let Ok(conn) = self.own.try_lock() {
-            return transaction(&conn, work).map_err(|fail| self.place.fail(fail));
+            return transaction(&conn, work).map_err(|fail| self.location.fail(fail));
         }
         self.read(work).await
     }
@@ -62,14 +63,14 @@ impl Readers {
         work: impl FnOnce(&Connection) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        let place = self.place.clone();
+        let location = self.location.clone();
         let job: Job = Box::new(move |conn| {
-            let result = transaction(conn, work).map_err(|fail| place.fail(fail));
+            let result = transaction(conn, work).map_err(|fail| location.fail(fail));
             // The caller may have stopped waiting.
             drop(reply.send(result));
         });
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        let ended = || self.place.unavailable("its reader threads have ended");
+        let ended = || self.location.unavailable("its reader threads have ended");
         if !sent {
             return Err(ended());
         }

@@ -1,6 +1,6 @@
 //! Replacement of a store by a backup.
 
-use crate::error::{Done, Place};
+use crate::error::{Done, StoreLocation};
 use crate::lock::Locks;
 use crate::schema::{self, Owner};
 use crate::store::{Options, SqliteStore};
@@ -39,8 +39,10 @@ impl SqliteStore {
         let to = std::fs::canonicalize(given);
         let to = to.as_deref().unwrap_or(given);
         let busy_timeout_ms = Options::default().busy_timeout_ms;
-        let place =
-            |path: &Path| Place { name: path.display().to_string().into(), busy_timeout_ms };
+        let place = |path: &Path| StoreLocation {
+            name: path.display().to_string().into(),
+            busy_timeout_ms,
+        };
         let source = place(from);
         let there = place(to);
         let is_same = |path: &Path| std::fs::canonicalize(path).ok();
@@ -69,7 +71,7 @@ impl SqliteStore {
 
 /// Creates an empty file for the copy, which is locked as long as it is held: what an interrupted
 /// restoration left behind is used again.
-fn make_part(part: &Path, there: &Place) -> Result<File, StoreError> {
+fn make_part(part: &Path, there: &StoreLocation) -> Result<File, StoreError> {
     if let Some(folder) = part.parent() {
         open::make_folder(folder, there)?;
     }
@@ -87,7 +89,7 @@ fn make_part(part: &Path, there: &Place) -> Result<File, StoreError> {
         Ok(()) if is_at(&file, part).map_err(io)? => {}
         Ok(()) | Err(TryLockError::WouldBlock) => {
             return Err(StoreError::Unavailable {
-                place: there.name(),
+                location: there.name(),
                 reason: "another process restores it; wait until that one has ended".to_owned(),
                 retriable: true,
             });
@@ -117,7 +119,12 @@ fn is_at(_: &File, _: &Path) -> std::io::Result<bool> {
 }
 
 /// Copies a store as it is now, with its log, and reads the copy completely.
-fn copy(from: &Path, part: &Path, source: &Place, there: &Place) -> Result<(), StoreError> {
+fn copy(
+    from: &Path,
+    part: &Path,
+    source: &StoreLocation,
+    there: &StoreLocation,
+) -> Result<(), StoreError> {
     let Some(name) = part.to_str() else {
         return Err(there.unavailable("its name is not UTF-8; name another file"));
     };
@@ -137,14 +144,14 @@ fn copy(from: &Path, part: &Path, source: &Place, there: &Place) -> Result<(), S
     let damage = copy.verify()?;
     drop(copy);
     if let Some(damage) = damage.into_iter().next() {
-        let place = format!("store `{}`, {}", source.name, damage.place);
-        return Err(StoreError::Corrupt { place, what: damage.what });
+        let location = format!("store `{}`, {}", source.name, damage.location);
+        return Err(StoreError::Corrupt { location, what: damage.what });
     }
     File::open(part).and_then(|file| file.sync_all()).map_err(|error| there.io(part, &error))
 }
 
 /// Gives the copy the name of the store.
-fn take_place(part: &Path, to: &Path, there: &Place) -> Result<Restored, StoreError> {
+fn take_place(part: &Path, to: &Path, there: &StoreLocation) -> Result<Restored, StoreError> {
     let io = |error| there.io(to, &error);
     let replaced = match to.exists() {
         true => {
@@ -181,9 +188,9 @@ fn take_place(part: &Path, to: &Path, there: &Place) -> Result<Restored, StoreEr
 
 /// Locks a store that no other process has open. `None` if its file is so damaged that nobody can
 /// have it open.
-fn hold(to: &Path, there: &Place) -> Result<Option<Connection>, StoreError> {
+fn hold(to: &Path, there: &StoreLocation) -> Result<Option<Connection>, StoreError> {
     let in_use = || StoreError::Unavailable {
-        place: there.name(),
+        location: there.name(),
         reason: "another process has it open; end that process, and restore again".to_owned(),
         retriable: true,
     };

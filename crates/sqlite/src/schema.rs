@@ -1,6 +1,6 @@
 //! Formats of the file, and migrations between them.
 
-use crate::error::{Done, Place};
+use crate::error::{Done, StoreLocation};
 use crate::row;
 use rusqlite::{Connection, TransactionBehavior};
 use weftwork_store::StoreError;
@@ -34,13 +34,13 @@ impl Formats {
     /// Brings the file to the newest format. Each step is one transaction, which also writes the
     /// number of its format: if the process dies, the next one continues with the step that is
     /// missing.
-    pub(crate) fn migrate(&self, conn: &mut Connection, place: &Place) -> Done<()> {
+    pub(crate) fn migrate(&self, conn: &mut Connection, location: &StoreLocation) -> Done<()> {
         loop {
-            let found = self.check(conn, place)?;
+            let found = self.check(conn, location)?;
             let Some(step) = self.step_after(found) else { return Ok(()) };
             let work = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
             // Another process may have done the step while this one waited for the lock.
-            if self.check(&work, place)? == found {
+            if self.check(&work, location)? == found {
                 let reached = found.map_or(self.oldest, |format| format + 1);
                 work.execute_batch(step)?;
                 work.execute(
@@ -64,27 +64,27 @@ impl Formats {
 
     /// Returns the format of a file, `None` if it has no tables. Refuses a file of a format that this
     /// program does not read.
-    pub(crate) fn check(&self, conn: &Connection, place: &Place) -> Done<Option<usize>> {
+    pub(crate) fn check(&self, conn: &Connection, location: &StoreLocation) -> Done<Option<usize>> {
         let found = pragma(conn, "user_version")?;
-        let store = format!("store `{}`", place.name);
+        let store = format!("store `{}`", location.name);
         let number = |format: usize| u32::try_from(format).unwrap_or(u32::MAX);
         match usize::try_from(found) {
             Ok(0) => Ok(None),
             Ok(version) if version - 1 < self.oldest => Err(StoreError::Older {
-                place: store,
+                location: store,
                 found: number(version - 1),
                 oldest: number(self.oldest),
             }
             .into()),
             Ok(version) if version - 1 <= self.newest() => Ok(Some(version - 1)),
             Ok(version) => Err(StoreError::Newer {
-                place: store,
+                location: store,
                 found: number(version - 1),
                 known: number(self.newest()),
             }
             .into()),
             Err(_) => Err(StoreError::Corrupt {
-                place: format!("{store}, user_version"),
+                location: format!("{store}, user_version"),
                 what: format!("it is {found}, expected 0 or more"),
             }
             .into()),

@@ -1,6 +1,6 @@
 //! The store and its options.
 
-use crate::error::{Done, Place};
+use crate::error::{Done, StoreLocation};
 use crate::identity::Identity;
 use crate::lock::Locks;
 use crate::open;
@@ -53,7 +53,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    place: Place,
+    location: StoreLocation,
     identity: Identity,
     locks: Arc<Locks>,
     // Dropped before the writer: the last connection to close removes the log.
@@ -81,21 +81,21 @@ impl SqliteStore {
         // The log and the other files beside a store are those of its file, not those of a link to it.
         let whole = std::fs::canonicalize(path);
         let path = whole.as_deref().unwrap_or(path);
-        let place = Place { name, busy_timeout_ms: options.busy_timeout_ms };
+        let location = StoreLocation { name, busy_timeout_ms: options.busy_timeout_ms };
         let open = OpenStore::new();
-        let conn = open::writer(path, &place, options, open.is_only(), &schema::FORMATS)?;
-        let identity = Identity::of(path, place.clone())?;
-        let locks = Arc::new(Locks::new(path, place.clone()));
-        workers::bury(&conn, &locks, &place)?;
+        let conn = open::writer(path, &location, options, open.is_only(), &schema::FORMATS)?;
+        let identity = Identity::of(path, location.clone())?;
+        let locks = Arc::new(Locks::new(path, location.clone()));
+        workers::bury(&conn, &locks, &location)?;
         let writer = match options.durability {
-            Durability::Full => Writer::thread(conn, place.clone())?,
-            Durability::Normal => Writer::inline(conn, place.clone()),
+            Durability::Full => Writer::thread(conn, location.clone())?,
+            Durability::Normal => Writer::inline(conn, location.clone()),
         };
-        let readers = Readers::open(path, &place)?;
+        let readers = Readers::open(path, &location)?;
         let known = Arc::default();
         Ok(Self {
             path: path.to_owned(),
-            place,
+            location,
             identity,
             locks,
             readers,
@@ -111,8 +111,8 @@ impl SqliteStore {
         &self.path
     }
 
-    pub(crate) fn named(&self) -> &Place {
-        &self.place
+    pub(crate) fn named(&self) -> &StoreLocation {
+        &self.location
     }
 
     pub(crate) fn identity(&self) -> &Identity {
@@ -176,7 +176,7 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn place(&self) -> &str {
-        &self.place.name
+    fn location(&self) -> &str {
+        &self.location.name
     }
 }

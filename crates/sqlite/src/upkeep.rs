@@ -1,6 +1,6 @@
 //! Backup and compaction.
 
-use crate::error::{Done, Place};
+use crate::error::{Done, StoreLocation};
 use crate::open;
 use crate::row;
 use crate::store::SqliteStore;
@@ -33,7 +33,7 @@ impl SqliteStore {
     /// [`StoreError::ReadOnly`], or [`StoreError::Corrupt`] if this store is damaged.
     pub fn backup(&self, to: impl AsRef<Path>) -> Result<(), StoreError> {
         let to = to.as_ref();
-        let there = Place {
+        let there = StoreLocation {
             name: to.display().to_string().into(),
             busy_timeout_ms: self.named().busy_timeout_ms,
         };
@@ -61,13 +61,13 @@ impl SqliteStore {
         copied
     }
 
-    fn copy_into(&self, name: &str, there: &Place) -> Result<(), StoreError> {
+    fn copy_into(&self, name: &str, there: &StoreLocation) -> Result<(), StoreError> {
         let conn = open::upkeep(self.path(), self.named())?;
         let copied = row::execute(&conn, "VACUUM INTO ?1", [name]);
         copied.map(drop).map_err(|fail| match self.named().fail(fail) {
-            StoreError::Full { reason, .. } => StoreError::Full { place: there.name(), reason },
+            StoreError::Full { reason, .. } => StoreError::Full { location: there.name(), reason },
             StoreError::ReadOnly { reason, .. } => {
-                StoreError::ReadOnly { place: there.name(), reason }
+                StoreError::ReadOnly { location: there.name(), reason }
             }
             other => other,
         })
@@ -109,7 +109,7 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn make_new(part: &Path, there: &Place) -> Result<(), StoreError> {
+fn make_new(part: &Path, there: &StoreLocation) -> Result<(), StoreError> {
     if let Some(folder) = part.parent() {
         open::make_folder(folder, there)?;
     }

@@ -1,6 +1,6 @@
 //! Detection of damage before a run encounters it.
 
-use crate::error::{Done, Fail, Place};
+use crate::error::{Done, Fail, StoreLocation};
 use crate::open;
 use crate::row::At;
 use crate::store::SqliteStore;
@@ -17,14 +17,14 @@ use weftwork_types::{OrgId, ThreadId};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// Location: table and key.
-    pub place: String,
+    pub location: String,
     /// Description of the damage.
     pub what: String,
 }
 
 impl Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
+        write!(f, "{}: {}", self.location, self.what)
     }
 }
 
@@ -38,7 +38,7 @@ impl SqliteStore {
     /// Only system errors, and [`StoreError::Corrupt`] if the file cannot be read at all.
     pub fn verify(&self) -> Result<Vec<Damage>, StoreError> {
         let conn = open::reader(self.path(), self.named())?;
-        let mut search = Search { conn: &conn, place: self.named(), found: Vec::new() };
+        let mut search = Search { conn: &conn, location: self.named(), found: Vec::new() };
         let begun = conn.execute_batch("BEGIN").map_err(Fail::from);
         begun.and_then(|()| search.all()).map_err(|fail| self.named().fail(fail))?;
         Ok(search.found)
@@ -47,7 +47,7 @@ impl SqliteStore {
 
 struct Search<'a> {
     conn: &'a Connection,
-    place: &'a Place,
+    location: &'a StoreLocation,
     found: Vec<Damage>,
 }
 
@@ -151,14 +151,14 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn add(&mut self, place: String, what: impl Into<String>) {
-        self.found.push(Damage { place, what: what.into() });
+    fn add(&mut self, location: String, what: impl Into<String>) {
+        self.found.push(Damage { location, what: what.into() });
     }
 
     /// Records damage. Only errors that prevent the check itself are returned.
     fn note(&mut self, done: Done<()>) -> Done<()> {
-        match done.map_err(|fail| self.place.fail(fail)) {
-            Err(StoreError::Corrupt { place, what }) => self.add(place, what),
+        match done.map_err(|fail| self.location.fail(fail)) {
+            Err(StoreError::Corrupt { location, what }) => self.add(location, what),
             other => other?,
         }
         Ok(())
@@ -170,8 +170,8 @@ impl Search<'_> {
         while let Some(row) = rows.next()? {
             let line: String = row.get(0)?;
             if line != "ok" {
-                let place = format!("store `{}`", self.place.name);
-                self.found.push(Damage { place, what: line.replace('\n', "; ") });
+                let location = format!("store `{}`", self.location.name);
+                self.found.push(Damage { location, what: line.replace('\n', "; ") });
             }
         }
         Ok(())
@@ -186,7 +186,7 @@ impl Search<'_> {
             let number: Option<i64> = row.get(1)?;
             let row = number.map_or(String::new(), |number| format!(", row {number}"));
             let what = format!("its row in `{parent}` is missing");
-            self.found.push(Damage { place: format!("table `{table}`{row}"), what });
+            self.found.push(Damage { location: format!("table `{table}`{row}"), what });
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! caller therefore commits on its own thread if no other write is in progress and the last commits
 //! were fast (`docs/adr/0014-commits-at-full.md`).
 
-use crate::error::{Done, Place};
+use crate::error::{Done, StoreLocation};
 use crate::{open, reader};
 use futures_channel::oneshot;
 use rusqlite::Connection;
@@ -43,22 +43,22 @@ pub(crate) enum Writer {
 }
 
 impl Writer {
-    pub(crate) fn inline(conn: Connection, place: Place) -> Self {
-        Self::Inline(Mutex::new(Session { conn, place, patient: true }))
+    pub(crate) fn inline(conn: Connection, location: StoreLocation) -> Self {
+        Self::Inline(Mutex::new(Session { conn, location, patient: true }))
     }
 
-    pub(crate) fn thread(conn: Connection, place: Place) -> Result<Self, StoreError> {
+    pub(crate) fn thread(conn: Connection, location: StoreLocation) -> Result<Self, StoreError> {
         let (jobs, waiting) = channel();
-        let session = Mutex::new(Session { conn, place: place.clone(), patient: true });
+        let session = Mutex::new(Session { conn, location: location.clone(), patient: true });
         let desk = Arc::new(Desk::new(session, QUICK));
         let shared = Arc::clone(&desk);
         let handle = std::thread::Builder::new()
             .name("weft-db-write".to_owned())
             .spawn(move || shared.serve(&waiting))
             .map_err(|error| {
-                place.unavailable(format!("cannot start the writer thread: {error}"))
+                location.unavailable(format!("cannot start the writer thread: {error}"))
             })?;
-        Ok(Self::Thread(Thread { desk, jobs: Some(jobs), handle: Some(handle), place }))
+        Ok(Self::Thread(Thread { desk, jobs: Some(jobs), handle: Some(handle), location }))
     }
 
     /// Runs `work` in a transaction and returns after its commit. `work` may run more than once, if
@@ -91,7 +91,7 @@ impl Writer {
         };
         let Ok(session) = session.try_lock() else { return Err(work) };
         let found = reader::transaction(&session.conn, work);
-        Ok(found.map_err(|fail| session.place.fail(fail)))
+        Ok(found.map_err(|fail| session.location.fail(fail)))
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Thread {
     desk: Arc<Desk>,
     jobs: Option<Sender<Box<dyn Job>>>,
     handle: Option<JoinHandle<()>>,
-    place: Place,
+    location: StoreLocation,
 }
 
 impl Thread {
@@ -116,7 +116,7 @@ impl Thread {
         let job = Box::new(Write { work, result: None, reply });
         self.desk.queued.fetch_add(1, Ordering::AcqRel);
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        let ended = || self.place.unavailable("its writer thread has ended");
+        let ended = || self.location.unavailable("its writer thread has ended");
         if !sent {
             return Err(ended());
         }
@@ -218,7 +218,7 @@ fn now() -> Instant {
 /// A job that waits for a transaction.
 trait Job: Send {
     /// Runs the work and stores its result. The verdict states if the changes are committed.
-    fn run(&mut self, conn: &Connection, place: &Place) -> Verdict;
+    fn run(&mut self, conn: &Connection, location: &StoreLocation) -> Verdict;
 
     /// Sends the job's own result to the caller, or the error of the transaction.
     fn finish(self: Box<Self>, transaction: Result<(), StoreError>);
@@ -237,8 +237,8 @@ struct Write<T, W> {
 }
 
 impl<T: Send, W: Fn(&Connection) -> Done<T> + Send> Job for Write<T, W> {
-    fn run(&mut self, conn: &Connection, place: &Place) -> Verdict {
-        let result = (self.work)(conn).map_err(|fail| place.fail(fail));
+    fn run(&mut self, conn: &Connection, location: &StoreLocation) -> Verdict {
+        let result = (self.work)(conn).map_err(|fail| location.fail(fail));
         let verdict = if result.is_ok() { Verdict::Keep } else { Verdict::TakeBack };
         self.result = Some(result);
         verdict
@@ -269,7 +269,7 @@ enum End {
 #[derive(Debug)]
 pub(crate) struct Session {
     conn: Connection,
-    place: Place,
+    location: StoreLocation,
     /// `true` if the connection waits for locks of other processes.
     patient: bool,
 }
@@ -283,7 +283,7 @@ impl Drop for Session {
 impl Session {
     fn wait_for_others(&mut self, patient: bool) -> Done<()> {
         if self.patient != patient {
-            let wait = if patient { self.place.busy_timeout_ms } else { 0 };
+            let wait = if patient { self.location.busy_timeout_ms } else { 0 };
             self.conn.busy_timeout(Duration::from_millis(wait))?;
             self.patient = patient;
         }
@@ -320,7 +320,7 @@ impl Session {
         batch: &mut VecDeque<Box<dyn Job>>,
         done: &mut Vec<Box<dyn Job>>,
     ) -> End {
-        let began = self.wait_for_others(true).map_err(|fail| self.place.fail(fail));
+        let began = self.wait_for_others(true).map_err(|fail| self.location.fail(fail));
         if let Err(error) = began.and_then(|()| self.execute("BEGIN IMMEDIATE")) {
             return End::Failed(error);
         }
@@ -342,7 +342,7 @@ impl Session {
 
     /// Runs the only job of a transaction.
     fn whole(&self, job: &mut dyn Job) -> Result<(), StoreError> {
-        if job.run(&self.conn, &self.place) == Verdict::TakeBack {
+        if job.run(&self.conn, &self.location) == Verdict::TakeBack {
             self.roll_back();
         }
         Ok(())
@@ -351,7 +351,7 @@ impl Session {
     /// Runs one of several jobs, in a savepoint, so that its failure does not affect the others.
     fn part(&self, job: &mut dyn Job) -> Result<(), StoreError> {
         self.execute("SAVEPOINT job")?;
-        let verdict = job.run(&self.conn, &self.place);
+        let verdict = job.run(&self.conn, &self.location);
         if self.conn.is_autocommit() {
             return Ok(());
         }
@@ -366,7 +366,7 @@ impl Session {
         single: impl Fn(&Connection) -> Done<Option<T>>,
         work: impl Fn(&Connection) -> Done<T>,
     ) -> Result<T, StoreError> {
-        if let Some(done) = single(&self.conn).map_err(|fail| self.place.fail(fail))? {
+        if let Some(done) = single(&self.conn).map_err(|fail| self.location.fail(fail))? {
             return Ok(done);
         }
         self.execute("BEGIN IMMEDIATE")?;
@@ -374,7 +374,7 @@ impl Session {
             Ok(value) => self.commit().map(|()| value),
             Err(fail) => {
                 self.roll_back();
-                Err(self.place.fail(fail))
+                Err(self.location.fail(fail))
             }
         }
     }
@@ -396,7 +396,7 @@ impl Session {
 
     fn execute(&self, sql: &str) -> Result<(), StoreError> {
         let done = self.conn.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
-        done.map(drop).map_err(|error| self.place.fail(error.into()))
+        done.map(drop).map_err(|error| self.location.fail(error.into()))
     }
 }
 

@@ -1,4 +1,4 @@
-use super::checkpoints::{blob, collected, has_blob, keep, parts, shelf};
+use super::checkpoints::{blob, collected, has_blob, parts, put_checkpoints, shelf};
 use super::fixture::{checkpoint, outside, tasks, these, thread, us};
 use std::sync::Arc;
 use weftwork_store::checkpoint::{CheckpointBatch, NewCheckpoint, NewPending};
@@ -18,7 +18,7 @@ pub(super) async fn blobs_are_collected_when_nobody_speaks_of_them(store: Arc<dy
         blobs: all.map(blob).to_vec(),
         ..CheckpointBatch::default()
     };
-    keep(&*store, "t", first).await;
+    put_checkpoints(&*store, "t", first).await;
     let left = async |expected: &str, count: u64| {
         assert_eq!(collected(&*store).await, count, "{expected}");
         for text in all {
@@ -28,13 +28,13 @@ pub(super) async fn blobs_are_collected_when_nobody_speaks_of_them(store: Arc<dy
     left("abcd", 1).await;
     left("abcd", 0).await;
     // A replaced row no longer refers to its blobs.
-    keep(&*store, "t", parts(vec![outside(2, "x")])).await;
-    keep(&*store, "t", these(vec![checkpoint(1)])).await;
+    put_checkpoints(&*store, "t", parts(vec![outside(2, "x")])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(1)])).await;
     left("bd", 2).await;
     // Another thread refers to a blob, too; existing bytes are not changed.
     let other =
         CheckpointBatch { blobs: vec![(blob("b").0, b"b".to_vec())], ..CheckpointBatch::default() };
-    keep(
+    put_checkpoints(
         &*store,
         "t2",
         CheckpointBatch { checkpoints: vec![speaks(checkpoint(1), &["b"])], ..other },
@@ -51,8 +51,18 @@ pub(super) async fn names_left_out_are_kept_by_their_hash(store: Arc<dyn Store>)
     let (hash, names) = blob("names");
     let layouts = || vec![(hash, names.clone())];
     assert_eq!(store.layout(&us(), hash).await, Ok(None));
-    keep(&*store, "t", CheckpointBatch { layouts: layouts(), ..these(vec![checkpoint(1)]) }).await;
-    keep(&*store, "t2", CheckpointBatch { layouts: layouts(), ..these(vec![checkpoint(1)]) }).await;
+    put_checkpoints(
+        &*store,
+        "t",
+        CheckpointBatch { layouts: layouts(), ..these(vec![checkpoint(1)]) },
+    )
+    .await;
+    put_checkpoints(
+        &*store,
+        "t2",
+        CheckpointBatch { layouts: layouts(), ..these(vec![checkpoint(1)]) },
+    )
+    .await;
     store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
     assert_eq!(collected(&*store).await, 0, "they are no blobs");
     assert_eq!(store.layout(&us(), hash).await, Ok(Some(names.clone())));

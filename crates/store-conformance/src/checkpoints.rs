@@ -22,8 +22,8 @@ pub(super) fn parts(pending: Vec<NewPending>) -> CheckpointBatch {
     CheckpointBatch { pending, ..CheckpointBatch::default() }
 }
 
-pub(super) async fn keep(store: &dyn Store, thread_id: &str, keep: CheckpointBatch) {
-    store.keep(&us(), &thread(thread_id), keep).await.expect("keeps");
+pub(super) async fn put_checkpoints(store: &dyn Store, thread_id: &str, batch: CheckpointBatch) {
+    store.put_checkpoints(&us(), &thread(thread_id), batch).await.expect("keeps");
 }
 
 /// Reads a checkpoint of the root graph by id, or the newest one.
@@ -79,8 +79,8 @@ pub(super) async fn a_checkpoint_is_read_by_id_or_as_the_newest(store: Arc<dyn S
     assert_eq!(look(&*store, "t", None).await, None);
     assert_eq!(look(&*store, "t", Some(1)).await, None);
     // Ids need not be ascending, and the thread needs no row.
-    keep(&*store, "t", these(vec![checkpoint(2)])).await;
-    keep(&*store, "t", these(vec![checkpoint(u128::MAX), checkpoint(1)])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(2)])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(u128::MAX), checkpoint(1)])).await;
     assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(u128::MAX), &[])));
     assert_eq!(look(&*store, "t", Some(1)).await, Some(found(&checkpoint(1), &[])));
     assert_eq!(look(&*store, "t", Some(3)).await, None);
@@ -91,9 +91,9 @@ pub(super) async fn a_checkpoint_is_read_by_id_or_as_the_newest(store: Arc<dyn S
 pub(super) async fn a_page_has_the_newest_first(store: Arc<dyn Store>) {
     let at = shelf("t", "");
     assert_eq!(ids(&*store, &at, None, 9).await, Vec::<u128>::new());
-    keep(&*store, "t", these((1..=5).map(checkpoint).collect())).await;
-    keep(&*store, "t", these(vec![checkpoint(u128::MAX)])).await;
-    keep(&*store, "t2", these(vec![checkpoint(7)])).await;
+    put_checkpoints(&*store, "t", these((1..=5).map(checkpoint).collect())).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(u128::MAX)])).await;
+    put_checkpoints(&*store, "t2", these(vec![checkpoint(7)])).await;
     assert_eq!(ids(&*store, &at, None, 9).await, [u128::MAX, 5, 4, 3, 2, 1]);
     assert_eq!(ids(&*store, &at, None, 2).await, [u128::MAX, 5]);
     assert_eq!(ids(&*store, &at, Some(u128::MAX), 2).await, [5, 4]);
@@ -107,11 +107,11 @@ pub(super) async fn a_page_has_the_newest_first(store: Arc<dyn Store>) {
 pub(super) async fn tasks_are_added_in_order_and_those_of_the_next_come_last(
     store: Arc<dyn Store>,
 ) {
-    keep(&*store, "t", these(vec![checkpoint(1)])).await;
-    keep(&*store, "t", parts(vec![tasks(1, "a"), tasks(1, "b")])).await;
-    keep(&*store, "t", parts(vec![tasks(1, "a"), tasks(2, "early")])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(1)])).await;
+    put_checkpoints(&*store, "t", parts(vec![tasks(1, "a"), tasks(1, "b")])).await;
+    put_checkpoints(&*store, "t", parts(vec![tasks(1, "a"), tasks(2, "early")])).await;
     assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(1), &["a", "b", "a"])));
-    keep(&*store, "t", these(vec![after(1, 2), after(1, 3), after(3, 4)])).await;
+    put_checkpoints(&*store, "t", these(vec![after(1, 2), after(1, 3), after(3, 4)])).await;
     let first = found(&checkpoint(1), &["a", "b", "a", "tasks of 1 with 2"]);
     // The checkpoint after the second one does not refer to it.
     let second = found(&checkpoint(2), &["early"]);
@@ -128,9 +128,10 @@ pub(super) async fn tasks_are_added_in_order_and_those_of_the_next_come_last(
 }
 
 pub(super) async fn what_came_from_outside_is_replaced(store: Arc<dyn Store>) {
-    keep(&*store, "t", these(vec![checkpoint(1), checkpoint(2)])).await;
-    keep(&*store, "t", parts(vec![tasks(1, "a"), outside(1, "first"), tasks(1, "b")])).await;
-    keep(&*store, "t", parts(vec![outside(1, "second"), outside(2, "other")])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(1), checkpoint(2)])).await;
+    put_checkpoints(&*store, "t", parts(vec![tasks(1, "a"), outside(1, "first"), tasks(1, "b")]))
+        .await;
+    put_checkpoints(&*store, "t", parts(vec![outside(1, "second"), outside(2, "other")])).await;
     let read = look(&*store, "t", Some(1)).await.expect("there");
     assert_eq!(read.outside.as_deref(), Some(b"second".as_slice()));
     assert_eq!(read.tasks, [b"a", b"b"]);
@@ -140,10 +141,10 @@ pub(super) async fn what_came_from_outside_is_replaced(store: Arc<dyn Store>) {
 }
 
 pub(super) async fn a_checkpoint_of_the_same_id_takes_its_place(store: Arc<dyn Store>) {
-    keep(&*store, "t", these(vec![checkpoint(1), after(1, 2)])).await;
-    keep(&*store, "t", parts(vec![tasks(2, "stays"), outside(2, "too")])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(1), after(1, 2)])).await;
+    put_checkpoints(&*store, "t", parts(vec![tasks(2, "stays"), outside(2, "too")])).await;
     let other = NewCheckpoint { of: None, body: b"other".to_vec(), ..checkpoint(2) };
-    keep(&*store, "t", these(vec![checkpoint(2), other.clone()])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(2), other.clone()])).await;
     let read = look(&*store, "t", None).await.expect("there");
     let outside = Some(b"too".to_vec());
     assert_eq!(read, FoundCheckpoint { outside, ..found(&other, &["stays"]) });
@@ -158,11 +159,17 @@ pub(super) async fn graphs_of_a_thread_are_apart(store: Arc<dyn Store>) {
         let new = NewCheckpoint { ns: ns.to_owned(), body, ..checkpoint(n) };
         let ns = ns.to_owned();
         let part = NewPending { ns: ns.clone(), ..tasks(n, &ns) };
-        keep(&*store, "t", CheckpointBatch { pending: vec![part], ..these(vec![new]) }).await;
+        put_checkpoints(&*store, "t", CheckpointBatch { pending: vec![part], ..these(vec![new]) })
+            .await;
     }
     let open = NewPending { ns: "open".to_owned(), ..tasks(1, "no checkpoint yet") };
-    keep(&*store, "t", parts(vec![open])).await;
-    keep(&*store, "t2", these(vec![NewCheckpoint { ns: "z".to_owned(), ..checkpoint(1) }])).await;
+    put_checkpoints(&*store, "t", parts(vec![open])).await;
+    put_checkpoints(
+        &*store,
+        "t2",
+        these(vec![NewCheckpoint { ns: "z".to_owned(), ..checkpoint(1) }]),
+    )
+    .await;
     let shelves = store.checkpoint_namespaces(&us(), &thread("t")).await;
     assert_eq!(shelves, Ok(ways.map(|ns| shelf("t", ns)).to_vec()));
     for (n, ns) in (1..).zip(ways) {
@@ -178,8 +185,9 @@ pub(super) async fn the_newest_id_is_that_of_any_graph_of_the_thread(store: Arc<
     let newest = async || store.newest_id(&us(), &thread("t")).await.expect("reads").map(|id| id.0);
     let within = |ns: &str, id| NewCheckpoint { ns: ns.to_owned(), ..checkpoint(id) };
     assert_eq!(newest().await, None);
-    keep(&*store, "t2", these(vec![checkpoint(u128::MAX), within("a", u128::MAX)])).await;
-    keep(&*store, "t", parts(vec![tasks(9, "no checkpoint yet")])).await;
+    put_checkpoints(&*store, "t2", these(vec![checkpoint(u128::MAX), within("a", u128::MAX)]))
+        .await;
+    put_checkpoints(&*store, "t", parts(vec![tasks(9, "no checkpoint yet")])).await;
     assert_eq!(newest().await, None);
     let far = 1 << 100;
     // Near each other and far apart, the greatest in turn in the outermost graph and within.
@@ -196,7 +204,7 @@ pub(super) async fn the_newest_id_is_that_of_any_graph_of_the_thread(store: Arc<
         ("", far + (1 << 60), far + (1 << 60)),
         ("z", u128::MAX - 1, u128::MAX - 1),
     ] {
-        keep(&*store, "t", these(vec![within(ns, id)])).await;
+        put_checkpoints(&*store, "t", these(vec![within(ns, id)])).await;
         assert_eq!(newest().await, Some(expected), "after {id} of `{ns}`");
     }
     let last = these(vec![within("z", 8)]);
@@ -214,7 +222,7 @@ pub(super) async fn bodies_are_read_by_their_ids(store: Arc<dyn Store>) {
     let at = shelf("t", "");
     let large = NewCheckpoint { body: vec![7; 100_000], ..checkpoint(3) };
     let empty = NewCheckpoint { body: Vec::new(), ..checkpoint(2) };
-    keep(&*store, "t", these(vec![checkpoint(1), empty, large])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(1), empty, large])).await;
     let wanted = [3, 9, 1, 2].map(CheckpointId).to_vec();
     let mut read = store.checkpoint_bytes(&us(), &at, wanted).await.expect("reads");
     read.sort_unstable();
@@ -248,7 +256,7 @@ pub(super) async fn fill(store: &dyn Store, thread_id: &str, mark: &str) {
         blobs: vec![(hash, bytes)],
         ..CheckpointBatch::default()
     };
-    keep(store, thread_id, filled).await;
+    put_checkpoints(store, thread_id, filled).await;
 }
 
 pub(super) async fn organisations_keep_their_checkpoints_apart(store: Arc<dyn Store>) {
@@ -274,7 +282,7 @@ pub(super) async fn organisations_keep_their_checkpoints_apart(store: Arc<dyn St
     // The same ids with different contents, and the same blob.
     let theirs = NewCheckpoint { body: b"theirs".to_vec(), blobs: vec![hash], ..checkpoint(2) };
     let kept = CheckpointBatch { blobs: vec![blob("one")], ..these(vec![theirs.clone()]) };
-    store.keep(&them, &t, kept).await.expect("keeps");
+    store.put_checkpoints(&them, &t, kept).await.expect("keeps");
     assert_eq!(all(&*store, "t").await, before);
     let read = store.checkpoint(&them, &at, None).await;
     assert_eq!(read, Ok(Some(found(&theirs, &[]))));

@@ -1,6 +1,6 @@
 use super::fixture::{
-    LEASE_MS, at, begin, call, checkpoint, commit, finish, new_run, principal, record, register,
-    settled, these, thread, told, us, worker, write,
+    LEASE_MS, at, begin, call, checkpoint, commit, custom_event, finish, new_run, principal,
+    record, register, settled, these, thread, us, worker, write,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -81,8 +81,11 @@ pub(super) async fn every_write_of_a_zombie_is_refused(store: Arc<dyn Store>) {
     let heir = claim(&*store, &w2, 10_000).await.expect("takes over");
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let fenced = StoreError::Fenced { run: "r".to_owned(), newest: 2, ours: 1 };
-    let late =
-        Commit { keep: these(vec![checkpoint(1)]).into(), events: vec![told(1)], ..commit(10_001) };
+    let late = Commit {
+        batch: these(vec![checkpoint(1)]).into(),
+        events: vec![custom_event(1)],
+        ..commit(10_001)
+    };
     assert_eq!(store.commit(&us(), &zombie, late.clone()).await, Err(fenced.clone()));
     let ended = settled(&call(1, Effect::StateChange), json!(1));
     let calls = vec![call(2, Effect::ReadOnly).into(), ended.into()];

@@ -1,7 +1,9 @@
-use super::checkpoints::{after, all, blob, found, has_blob, ids, keep, look, parts, shelf};
+use super::checkpoints::{
+    after, all, blob, found, has_blob, ids, look, parts, put_checkpoints, shelf,
+};
 use super::fixture::{
-    at, begin, checkpoint, commit, completed, finish, outside, question, register, tasks, these,
-    thread, told, us, write,
+    at, begin, checkpoint, commit, completed, custom_event, finish, outside, question, register,
+    tasks, these, thread, us, write,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -19,7 +21,7 @@ pub(super) async fn events_are_gapless_and_in_order(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
     let mut expected_first = 1;
     for (n, count) in [(0, 1), (1, 3), (4, 0), (4, 2), (6, 0), (6, 1)] {
-        let events = (n..n + count).map(told).collect();
+        let events = (n..n + count).map(custom_event).collect();
         let made = store.commit(&us(), &claim, Commit { events, ..commit(1_100 + n) }).await;
         assert_eq!(made.expect("commits").first_seq, expected_first);
         expected_first += u64::try_from(count).expect("a count");
@@ -29,7 +31,7 @@ pub(super) async fn events_are_gapless_and_in_order(store: Arc<dyn Store>) {
     let times: Vec<i64> = all.iter().map(|event| event.at.0).collect();
     assert_eq!(times, [1_100, 1_101, 1_101, 1_101, 1_104, 1_104, 1_106]);
     for (n, event) in (0..).zip(&all) {
-        assert_eq!(event.event, told(n));
+        assert_eq!(event.event, custom_event(n));
     }
     // The log can be read from any number, including one within a commit.
     for after in 0..9u64 {
@@ -47,7 +49,7 @@ pub(super) async fn events_are_gapless_and_in_order(store: Arc<dyn Store>) {
 pub(super) async fn each_run_numbers_its_own_events(store: Arc<dyn Store>) {
     for run in ["r1", "r2"] {
         let claim = begin(&*store, "t", run).await;
-        let events = vec![told(1), told(2)];
+        let events = vec![custom_event(1), custom_event(2)];
         let made = store.commit(&us(), &claim, Commit { events, ..commit(1_100) }).await;
         assert_eq!(made.expect("commits").first_seq, 1);
         finish(&*store, &claim, 1_200).await;
@@ -63,18 +65,18 @@ pub(super) async fn the_head_is_what_was_kept_last(store: Arc<dyn Store>) {
     };
     let claim = begin(&*store, "t", "r1").await;
     let first = these(vec![checkpoint(1), checkpoint(3)]);
-    write(&*store, &claim, Commit { keep: first.into(), ..commit(1_100) }).await;
+    write(&*store, &claim, Commit { batch: first.into(), ..commit(1_100) }).await;
     assert_eq!(head().await, (Some(3), 1_100));
-    write(&*store, &claim, Commit { events: vec![told(1)], ..commit(1_200) }).await;
+    write(&*store, &claim, Commit { events: vec![custom_event(1)], ..commit(1_200) }).await;
     assert_eq!(head().await, (Some(3), 1_200), "a commit without checkpoints leaves it");
     // A branch may start at any checkpoint, including one with a lower id.
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]).into(), ..commit(1_300) })
+    write(&*store, &claim, Commit { batch: these(vec![checkpoint(2)]).into(), ..commit(1_300) })
         .await;
     assert_eq!(head().await, (Some(2), 1_300));
     finish(&*store, &claim, 1_400).await;
     let claim = begin(&*store, "t", "r2").await;
     assert_eq!(head().await.0, Some(2), "it outlives the run");
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(4)]).into(), ..commit(1_500) })
+    write(&*store, &claim, Commit { batch: these(vec![checkpoint(4)]).into(), ..commit(1_500) })
         .await;
     assert_eq!(head().await, (Some(4), 1_500));
 }
@@ -82,10 +84,10 @@ pub(super) async fn the_head_is_what_was_kept_last(store: Arc<dyn Store>) {
 pub(super) async fn a_refused_commit_changes_nothing(store: Arc<dyn Store>) {
     let old = begin(&*store, "t", "r").await;
     let first = Commit {
-        keep: CheckpointBatch { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) }
+        batch: CheckpointBatch { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) }
             .into(),
         interrupts: vec![question(1)],
-        events: vec![told(1)],
+        events: vec![custom_event(1)],
         ..commit(1_100)
     };
     write(&*store, &old, first).await;
@@ -96,20 +98,20 @@ pub(super) async fn a_refused_commit_changes_nothing(store: Arc<dyn Store>) {
     let fenced = StoreError::Fenced { run: "r".to_owned(), newest: 2, ours: 1 };
     for (claim, error) in [(&old, fenced), (&elsewhere, invariants::missing("run", "r9"))] {
         let bad = Commit {
-            keep: CheckpointBatch {
+            batch: CheckpointBatch {
                 pending: vec![tasks(1, "more"), outside(1, "other")],
                 ..these(vec![checkpoint(1), checkpoint(2)])
             }
             .into(),
             interrupts: vec![question(2)],
-            events: vec![told(2)],
+            events: vec![custom_event(2)],
             finish: completed(),
             ..commit(50_100)
         };
         assert_eq!(store.commit(&us(), claim, bad).await, Err(error));
         assert_eq!(super::dump(&*store, &[us()]).await.as_ref(), Ok(&before));
     }
-    let next = Commit { events: vec![told(3)], ..commit(50_200) };
+    let next = Commit { events: vec![custom_event(3)], ..commit(50_200) };
     let next = store.commit(&us(), &new, next).await.expect("the run goes on");
     assert_eq!(next.first_seq, 2, "a refused event leaves no gap");
 }
@@ -150,11 +152,11 @@ pub(super) async fn values_read_back_as_they_were_written(store: Arc<dyn Store>)
     let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(200_000).collect();
     let big = NewCheckpoint { body: bytes.clone(), ..checkpoint(1) };
     let empty = NewCheckpoint { body: Vec::new(), ..checkpoint(u128::MAX) };
-    let keep = these(vec![big, empty]);
+    let batch = these(vec![big, empty]);
     write(
         &*store,
         &claim,
-        Commit { keep: keep.into(), events: events.clone(), ..commit(i64::MAX) },
+        Commit { batch: batch.into(), events: events.clone(), ..commit(i64::MAX) },
     )
     .await;
     let shelf = CheckpointNamespace { thread: thread("t"), ns: String::new() };
@@ -176,7 +178,7 @@ pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn
         layouts: vec![blob("l")],
         ..these(vec![checkpoint(1), after(1, 2), inner])
     };
-    write(&*store, &claim, Commit { keep: kept.into(), ..commit(1_100) }).await;
+    write(&*store, &claim, Commit { batch: kept.into(), ..commit(1_100) }).await;
     assert_eq!(head().await, Ok(Some(CheckpointId(2))));
     assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(2), &["a"])));
     assert_eq!(ids(&*store, &shelf("t", "in"), None, 9).await, [9]);
@@ -185,7 +187,7 @@ pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn
     // Open parts and checkpoints of subgraphs do not move the head.
     let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(10) };
     let kept = CheckpointBatch { pending: vec![tasks(1, "b")], ..these(vec![inner]) };
-    write(&*store, &claim, Commit { keep: kept.into(), ..commit(1_200) }).await;
+    write(&*store, &claim, Commit { batch: kept.into(), ..commit(1_200) }).await;
     assert_eq!(head().await, Ok(Some(CheckpointId(2))));
     // Removing checkpoints does.
     let rest = these(vec![checkpoint(1)]);
@@ -193,7 +195,7 @@ pub(super) async fn a_commit_keeps_checkpoints_and_moves_the_head(store: Arc<dyn
     assert_eq!(head().await, Ok(Some(CheckpointId(1))));
     store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
     assert_eq!(head().await, Ok(None));
-    keep(&*store, "from", these(vec![checkpoint(4)])).await;
+    put_checkpoints(&*store, "from", these(vec![checkpoint(4)])).await;
     store.copy_checkpoints(&us(), &thread("from"), &thread("t")).await.expect("copies");
     assert_eq!(head().await, Ok(Some(CheckpointId(4))));
     finish(&*store, &claim, 1_300).await;
@@ -210,11 +212,11 @@ pub(super) async fn a_kept_checkpoint_closes_questions(store: Arc<dyn Store>) {
     let asked = vec![question(1), question(2)];
     write(&*store, &claim, Commit { interrupts: asked, ..commit(1_100) }).await;
     let open = parts(vec![tasks(1, "a")]);
-    write(&*store, &claim, Commit { keep: open.into(), ..commit(1_200) }).await;
+    write(&*store, &claim, Commit { batch: open.into(), ..commit(1_200) }).await;
     assert_eq!(closed().await, [false, false]);
     let next = these(vec![checkpoint(1)]);
     let again = vec![question(2)];
-    write(&*store, &claim, Commit { keep: next.into(), interrupts: again, ..commit(1_300) }).await;
+    write(&*store, &claim, Commit { batch: next.into(), interrupts: again, ..commit(1_300) }).await;
     assert_eq!(closed().await, [true, false]);
 }
 
@@ -226,13 +228,14 @@ pub(super) async fn an_old_claim_keeps_nothing(store: Arc<dyn Store>) {
         layouts: vec![blob("names")],
         ..these(vec![after(1, 2)])
     };
-    write(&*store, &old, Commit { keep: these(vec![checkpoint(1)]).into(), ..commit(1_100) }).await;
+    write(&*store, &old, Commit { batch: these(vec![checkpoint(1)]).into(), ..commit(1_100) })
+        .await;
     let w2 = register(&*store, "w2", 50_000).await;
     let new = store.claim(&us(), &old.at, &w2, Timestamp(50_000)).await.expect("takes over").0;
     let before = super::dump(&*store, &[us()]).await.expect("reads");
     let refused = async |claim| {
         let made =
-            store.commit(&us(), claim, Commit { keep: kept().into(), ..commit(50_100) }).await;
+            store.commit(&us(), claim, Commit { batch: kept().into(), ..commit(50_100) }).await;
         assert!(matches!(made, Err(StoreError::Fenced { .. })), "{made:?}");
         assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(1), &[])));
         assert!(!has_blob(&*store, "late").await);

@@ -3,7 +3,7 @@
 use super::fixture::{
     at, begin, begin_as, checkpoint, commit, new_run, principal, register, these,
 };
-use super::fixture::{told, us, write};
+use super::fixture::{custom_event, us, write};
 use std::sync::Arc;
 use weftwork_store::StoreError;
 use weftwork_store::effect::{
@@ -58,8 +58,8 @@ pub(super) async fn effects_take_effect_with_their_commit(store: Arc<dyn Store>)
     let claim = begin(&*store, "t", "r").await;
     let binary = Content { format: u32::MAX, bytes: vec![0, 255, 1] };
     let effects = vec![append("ada", "one"), Effect::append(to("mail", "ada"), binary.clone())];
-    let all = Commit { keep: these(vec![checkpoint(1)]).into(), ..with(effects) };
-    write(&*store, &claim, Commit { events: vec![told(1)], ..all }).await;
+    let all = Commit { batch: these(vec![checkpoint(1)]).into(), ..with(effects) };
+    write(&*store, &claim, Commit { events: vec![custom_event(1)], ..all }).await;
     let rows = read(&*store, EffectQuery::of(to("mail", "ada"), 0)).await;
     let expected = |version, content| EffectRow {
         sequence: to("mail", "ada"),
@@ -85,8 +85,8 @@ pub(super) async fn a_refused_commit_has_no_effects(store: Arc<dyn Store>) {
     assert!(in_mail(&*store, "ada").await.is_empty());
     // A commit with a wrong expectation writes nothing else, either.
     let effects = vec![append("ada", "one"), append("bob", "two").expecting(7)];
-    let keep = these(vec![checkpoint(1)]).into();
-    let all = Commit { keep, events: vec![told(1)], ..with(effects) };
+    let batch = these(vec![checkpoint(1)]).into();
+    let all = Commit { batch, events: vec![custom_event(1)], ..with(effects) };
     let refused = store.commit(&us(), &claim, all.clone()).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
     assert!(read(&*store, EffectQuery::all("mail")).await.is_empty());

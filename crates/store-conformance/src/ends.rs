@@ -21,8 +21,8 @@ async fn row(store: &dyn Store, run: &str) -> RunRow {
 }
 
 async fn keeps(store: &dyn Store, claim: &Claim, id: u128) {
-    let keep = these(vec![checkpoint(id)]);
-    write(store, claim, Commit { keep: keep.into(), ..commit(1_200) }).await;
+    let batch = these(vec![checkpoint(id)]);
+    write(store, claim, Commit { batch: batch.into(), ..commit(1_200) }).await;
 }
 
 async fn ends(store: &dyn Store, claim: &Claim, outcome: RunOutcome) {
@@ -69,9 +69,9 @@ pub(super) async fn a_run_that_ended_has_its_last_checkpoint(store: Arc<dyn Stor
     keeps(store, &first, 1).await;
     assert_eq!(row(store, "r1").await.last_checkpoint, None, "it has not ended");
     // The last checkpoint and the end may be in one commit.
-    let keep = these(vec![checkpoint(2)]).into();
+    let batch = these(vec![checkpoint(2)]).into();
     let finish = Some(RunOutcome::cancelled());
-    write(store, &first, Commit { keep, finish, ..commit(1_300) }).await;
+    write(store, &first, Commit { batch, finish, ..commit(1_300) }).await;
     assert_eq!(row(store, "r1").await.last_checkpoint, Some(CheckpointId(2)));
     let second = begin(store, "t", "r2").await;
     keeps(store, &second, 3).await;

@@ -135,7 +135,7 @@ pub(super) fn answers(given: &[(u128, &str)]) -> BTreeMap<InterruptId, Answer> {
     given.iter().map(|(id, value)| (InterruptId(*id), answer(value))).collect()
 }
 
-pub(super) fn told(n: i64) -> AiEvent {
+pub(super) fn custom_event(n: i64) -> AiEvent {
     AiEvent::custom(json!({"n": n}))
 }
 

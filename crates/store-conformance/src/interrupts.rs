@@ -15,7 +15,7 @@ use weftwork_types::{InterruptId, Timestamp};
 async fn parked(store: &dyn Store) -> Claim {
     let claim = begin(store, "t", "r1").await;
     let asked = Commit {
-        keep: these(vec![checkpoint(1)]).into(),
+        batch: these(vec![checkpoint(1)]).into(),
         interrupts: vec![question(2), question(1)],
         finish: interrupted(&[2, 1]),
         ..commit(1_500)
@@ -80,8 +80,8 @@ pub(super) async fn questions_left_behind_are_closed(store: Arc<dyn Store>) {
     write(&*store, &claim, Commit { interrupts: vec![question(3)], ..commit(2_100) }).await;
     let open = [(2, None, false), (1, said("yes"), false), (3, None, false)];
     assert_eq!(brief(&*store).await, open, "a commit inside a step closes nothing");
-    let keep = these(vec![checkpoint(2)]);
-    let next = Commit { keep: keep.into(), interrupts: vec![question(3)], ..commit(2_200) };
+    let batch = these(vec![checkpoint(2)]);
+    let next = Commit { batch: batch.into(), interrupts: vec![question(3)], ..commit(2_200) };
     write(&*store, &claim, next).await;
     let closed = [(2, None, true), (1, said("yes"), false), (3, None, false)];
     assert_eq!(brief(&*store).await, closed, "a checkpoint closes what it does not ask");
@@ -95,7 +95,7 @@ pub(super) async fn questions_left_behind_are_closed(store: Arc<dyn Store>) {
 pub(super) async fn a_question_may_be_asked_again(store: Arc<dyn Store>) {
     parked(&*store).await;
     let claim = resume(&*store, "r2", &[(1, "yes")]).await;
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]).into(), ..commit(2_100) })
+    write(&*store, &claim, Commit { batch: these(vec![checkpoint(2)]).into(), ..commit(2_100) })
         .await;
     let mut again = question(2);
     again.node = "ask_later".to_owned();

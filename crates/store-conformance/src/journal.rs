@@ -74,11 +74,11 @@ pub(super) async fn the_first_result_stays_and_counts_go_up_only(store: Arc<dyn 
 pub(super) async fn calls_and_usage_commit_with_their_step(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
     let ended = settled(&call(1, Effect::ReadOnly), json!("answer"));
-    let keep = these(vec![checkpoint(1)]);
+    let batch = these(vec![checkpoint(1)]);
     let bill = fact("i", "r", 1_150);
     let calls = vec![ended.clone().into()];
     let usage = vec![bill.clone().into(); 2];
-    let step = Commit { keep: keep.into(), calls, usage, ..commit(1_200) };
+    let step = Commit { batch: batch.into(), calls, usage, ..commit(1_200) };
     write(&*store, &claim, step.clone()).await;
     assert_eq!(records(&*store).await, [ended]);
     let mut other = bill.clone();
@@ -119,7 +119,7 @@ pub(super) async fn calls_are_found_from_a_checkpoint_on(store: Arc<dyn Store>) 
     let claim = begin(&*store, "t", "r1").await;
     let begun = |n| call(n, Effect::ExternalSideEffect);
     let step = |n: u8| Commit {
-        keep: these(vec![checkpoint(n.into())]).into(),
+        batch: these(vec![checkpoint(n.into())]).into(),
         calls: vec![begun(n * 10).into()],
         ..commit(1_200 + i64::from(n))
     };

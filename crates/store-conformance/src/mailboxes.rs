@@ -164,8 +164,8 @@ pub(super) async fn what_waits_and_what_ended_last_are_found(store: Arc<dyn Stor
     finish(store, &second, 1_700).await;
     assert_eq!(last().await.as_deref(), Some("r2"));
     let third = claim(store, "r1").await.expect("its turn");
-    let keep = these(vec![checkpoint(1)]).into();
-    write(store, &third, Commit { keep, finish: completed(), ..commit(1_700) }).await;
+    let batch = these(vec![checkpoint(1)]).into();
+    write(store, &third, Commit { batch, finish: completed(), ..commit(1_700) }).await;
     assert_eq!(last().await.as_deref(), Some("r1"), "of equal times, the one with a checkpoint");
     assert_eq!(unfinished().await, ["r4"]);
 }
@@ -229,13 +229,13 @@ pub(super) async fn the_last_of_two_runs_of_one_time_is_due(store: Arc<dyn Store
     sent(store, "first", 9).await;
     let with = |id| these(vec![checkpoint(id)]);
     let claimed = claim(store, "first").await.expect("its turn");
-    let ends = Commit { keep: with(1).into(), finish: completed(), ..commit(1_600) };
+    let ends = Commit { batch: with(1).into(), finish: completed(), ..commit(1_600) };
     write(store, &claimed, ends).await;
     let claimed = claim(store, "asks").await.expect("its turn");
     let interrupts = vec![question(1)];
     let wakes_at = Some(NOW);
     let finish = interrupted(&[1]);
-    let asks = Commit { keep: with(2).into(), interrupts, finish, wakes_at, ..commit(1_600) };
+    let asks = Commit { batch: with(2).into(), interrupts, finish, wakes_at, ..commit(1_600) };
     write(store, &claimed, asks).await;
     let due = store.due(Timestamp(2_000), vec!["test:graph".to_owned()], 9).await.expect("reads");
     assert_eq!(due.iter().map(|(_, run)| &run.new.at).collect::<Vec<_>>(), [&at("t", "asks")]);

@@ -1,6 +1,6 @@
 use super::fixture::{
-    answers, at, begin, checkpoint, commit, finish, interrupted, keyed, new_run, question,
-    register, these, thread, told, us, worker, write,
+    answers, at, begin, checkpoint, commit, custom_event, finish, interrupted, keyed, new_run,
+    question, register, these, thread, us, worker, write,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ fn busy<T>(run: &str) -> Result<T, StoreError> {
 }
 
 async fn keeps(store: &dyn Store, claim: &Claim, id: u128) {
-    let keep = these(vec![checkpoint(id)]);
-    write(store, claim, Commit { keep: keep.into(), ..commit(1_200) }).await;
+    let batch = these(vec![checkpoint(id)]);
+    write(store, claim, Commit { batch: batch.into(), ..commit(1_200) }).await;
 }
 
 async fn cancelled(store: &dyn Store, claim: &Claim) {
@@ -56,7 +56,7 @@ pub(super) async fn a_queued_run_waits_for_those_before_it(store: Arc<dyn Store>
     let now = store.thread(&us(), &thread("t")).await.expect("the thread");
     assert_eq!(now, before, "the thread is that of the run that goes");
     assert_eq!(claim(store, "r2").await, busy("r1"));
-    write(store, &first, Commit { events: vec![told(1)], ..commit(1_100) }).await;
+    write(store, &first, Commit { events: vec![custom_event(1)], ..commit(1_100) }).await;
     assert!(store.orphans(Timestamp(1_200), 9).await.expect("reads").is_empty(), "none is due");
 
     finish(store, &first, 1_300).await;
@@ -68,7 +68,12 @@ pub(super) async fn a_queued_run_waits_for_those_before_it(store: Arc<dyn Store>
     assert_eq!((begun.status, second.fence), (RunStatus::Running, 1));
     let now = store.thread(&us(), &thread("t")).await.expect("the thread");
     assert_eq!((now.status, now.updated_at), (Some(RunStatus::Running), Timestamp(1_500)));
-    write(store, &second, Commit { events: vec![told(2), told(3)], ..commit(1_600) }).await;
+    write(
+        store,
+        &second,
+        Commit { events: vec![custom_event(2), custom_event(3)], ..commit(1_600) },
+    )
+    .await;
     let seqs = store.events(&us(), &at("t", "r2"), 0, 9).await.expect("reads");
     let seqs: Vec<_> = seqs.iter().map(|event| event.seq).collect();
     assert_eq!(seqs, [1, 2], "its log is its own");
@@ -185,10 +190,14 @@ pub(super) async fn a_run_that_takes_back_begins_where_the_first_did(store: Arc<
 pub(super) async fn a_run_that_takes_all_back_begins_anew(store: Arc<dyn Store>) {
     let store = &*store;
     let first = begin(store, "t", "r1").await;
-    let keep = these(vec![checkpoint(1), checkpoint(2)]);
+    let batch = these(vec![checkpoint(1), checkpoint(2)]);
     let asks = vec![question(7)];
-    let held =
-        Commit { keep: keep.into(), interrupts: asks, events: vec![told(1)], ..commit(1_200) };
+    let held = Commit {
+        batch: batch.into(),
+        interrupts: asks,
+        events: vec![custom_event(1)],
+        ..commit(1_200)
+    };
     write(store, &first, held).await;
     let third = ask(store, "r3", Multitask::Rollback).await;
     assert_eq!((third.base, third.back_to()), (Some(Base::Nothing), None));

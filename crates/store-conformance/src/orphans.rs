@@ -1,6 +1,6 @@
 use super::fixture::{
-    LEASE_MS, at, begin, call, checkpoint, commit, finish, new_run, question, record, register,
-    tasks, these, thread, told, us, worker, write,
+    LEASE_MS, at, begin, call, checkpoint, commit, custom_event, finish, new_run, question, record,
+    register, tasks, these, thread, us, worker, write,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn done() -> AiEvent {
 pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: Arc<dyn Store>) {
     let first = begin(&*store, "t", "r0").await;
     let asks = Commit {
-        keep: these(vec![checkpoint(1)]).into(),
+        batch: these(vec![checkpoint(1)]).into(),
         interrupts: vec![question(1)],
         finish: super::fixture::interrupted(&[1]),
         ..commit(1_100)
@@ -44,13 +44,13 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
     record(&*store, &claim, vec![call(1, Effect::ExternalSideEffect)]).await;
     let spoken = PieceAt::new(Position::in_text(1, 3), "writer", TaskId(7));
     let half = Commit {
-        keep: CheckpointBatch {
+        batch: CheckpointBatch {
             pending: vec![tasks(1, "half done")],
             ..CheckpointBatch::default()
         }
         .into(),
         interrupts: vec![question(1)],
-        events: vec![told(1)],
+        events: vec![custom_event(1)],
         pieces: vec![Piece {
             at: spoken.clone(),
             told_at: Timestamp(1),
@@ -69,7 +69,7 @@ pub(super) async fn a_run_that_nobody_has_is_cancelled_without_its_graph(store: 
         (Some(RunOutcome::cancelled()), Some(Timestamp(LATER)))
     );
     let reset = AiEvent::AttemptReset(AttemptReset::of_task(&spoken));
-    assert_eq!(log(&*store, "r").await, [told(1), reset, done()]);
+    assert_eq!(log(&*store, "r").await, [custom_event(1), reset, done()]);
     let pieces = store.pieces(&us(), &claim.at, Position::START, 9).await;
     assert_eq!(pieces, Ok(Vec::new()), "what was told of half a message is void");
     // Its results are retained, and the thread is free.
@@ -87,7 +87,7 @@ pub(super) async fn a_thread_wakes_as_before_a_run_that_got_nowhere(store: Arc<d
     let wakes_at = async || store.thread(&us(), &thread("t")).await.expect("the thread").wakes_at;
     let claim = begin(&*store, "t", "r").await;
     let sleeps = Commit {
-        keep: these(vec![checkpoint(1)]).into(),
+        batch: these(vec![checkpoint(1)]).into(),
         interrupts: vec![question(1)],
         finish: super::fixture::interrupted(&[1]),
         wakes_at: Some(Timestamp(9_000)),
@@ -143,7 +143,7 @@ pub(super) async fn a_run_that_never_began_is_cancelled_and_takes_nothing_back(
     store: Arc<dyn Store>,
 ) {
     let claim = begin(&*store, "t", "r").await;
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(1)]).into(), ..commit(1_100) })
+    write(&*store, &claim, Commit { batch: these(vec![checkpoint(1)]).into(), ..commit(1_100) })
         .await;
     let mut back = new_run("t", "r2");
     back.options.multitask = Multitask::Rollback;
@@ -159,7 +159,7 @@ pub(super) async fn a_run_that_never_began_is_cancelled_and_takes_nothing_back(
     store.create_run(&us(), new_run("t", "r3"), BTreeMap::new()).await.expect("a run");
     let (claim, _) = store.claim(&us(), &at("t", "r3"), &w1, Timestamp(LATER)).await.expect("free");
     let starts = (1..200)
-        .map(told)
+        .map(custom_event)
         .chain([AiEvent::RunStarted { graph: "test:graph".to_owned(), continues: None }]);
     write(&*store, &claim, Commit { events: starts.collect(), ..commit(LATER) }).await;
     assert_eq!(has_begun(&*store, &us(), &claim.at).await, Ok(true));

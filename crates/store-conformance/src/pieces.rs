@@ -1,5 +1,5 @@
 use super::fixture::{
-    at, begin, commit, completed, finish, principal, register, thread, told, us, write,
+    at, begin, commit, completed, custom_event, finish, principal, register, thread, us, write,
 };
 use std::sync::Arc;
 use weftwork_store::StoreError;
@@ -41,11 +41,11 @@ pub(super) async fn pieces_are_read_in_order_from_any_position(store: Arc<dyn St
         piece(10, 100_000, &"x".repeat(100_000)),
     ];
     tell(&*store, &claim, &pieces[..1]).await;
-    let events = vec![told(1), told(2)];
+    let events = vec![custom_event(1), custom_event(2)];
     let both = Commit { events, pieces: pieces[1..3].to_vec(), ..commit(1_100) };
     assert_eq!(store.commit(&us(), &claim, both).await.expect("commits").first_seq, 1);
     tell(&*store, &claim, &pieces[3..]).await;
-    let next = Commit { events: vec![told(3)], ..commit(1_200) };
+    let next = Commit { events: vec![custom_event(3)], ..commit(1_200) };
     let next = store.commit(&us(), &claim, next).await.expect("commits");
     assert_eq!(next.first_seq, 3, "pieces take no numbers");
     assert_eq!(all(&*store, "r").await, pieces);

@@ -1,6 +1,6 @@
 use super::fixture::{
-    at, begin, checkpoint, commit, completed, finish, interrupted, new_run, principal, question,
-    register, these, thread, told, us, write,
+    at, begin, checkpoint, commit, completed, custom_event, finish, interrupted, new_run,
+    principal, question, register, these, thread, us, write,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ async fn events(store: &dyn Store) -> Vec<(u64, Timestamp, AiEvent)> {
 
 pub(super) async fn a_released_run_is_pending_again(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
-    write(&*store, &claim, Commit { events: vec![told(1)], ..commit(1_100) }).await;
+    write(&*store, &claim, Commit { events: vec![custom_event(1)], ..commit(1_100) }).await;
     assert_eq!(store.release(&us(), &claim, Timestamp(1_200)).await, Ok(2));
     let row = store.run(&us(), &at("t", "r")).await.expect("the run");
     assert_eq!((row.status, row.worker, row.fence), (RunStatus::Pending, None, 1));
@@ -40,8 +40,9 @@ pub(super) async fn a_released_run_is_pending_again(store: Arc<dyn Store>) {
     let w2 = register(&*store, "w2", 1_200).await;
     let (heir, _) = store.claim(&us(), &claim.at, &w2, Timestamp(1_201)).await.expect("free");
     assert_eq!(heir.fence, 2);
-    write(&*store, &heir, Commit { events: vec![told(2)], ..commit(1_300) }).await;
-    let expected = [(1, 1_100, told(1)), (2, 1_200, released(1)), (3, 1_300, told(2))];
+    write(&*store, &heir, Commit { events: vec![custom_event(2)], ..commit(1_300) }).await;
+    let expected =
+        [(1, 1_100, custom_event(1)), (2, 1_200, released(1)), (3, 1_300, custom_event(2))];
     assert_eq!(events(&*store).await, expected.map(|(seq, at, event)| (seq, Timestamp(at), event)));
 }
 
@@ -94,11 +95,11 @@ pub(super) async fn a_requeued_run_finds_the_head_that_its_thread_has(store: Arc
         row.head.map(|id| id.0)
     };
     let claim = begin(&*store, "t", "r").await;
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(1)]).into(), ..commit(1_100) })
+    write(&*store, &claim, Commit { batch: these(vec![checkpoint(1)]).into(), ..commit(1_100) })
         .await;
     store.delete_checkpoints(&us(), &thread("t")).await.expect("deletes");
     assert_eq!(head().await, None, "while it goes");
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]).into(), ..commit(1_200) })
+    write(&*store, &claim, Commit { batch: these(vec![checkpoint(2)]).into(), ..commit(1_200) })
         .await;
     write(&*store, &claim, Commit { finish: failed(), ..commit(1_300) }).await;
     assert_eq!(head().await, Some(2));

@@ -1,6 +1,6 @@
 use super::fixture::{
-    at, begin, begin_as, checkpoint, commit, completed, finish, interrupted, new_run, principal,
-    question, register, these, thread, told, us, write,
+    at, begin, begin_as, checkpoint, commit, completed, custom_event, finish, interrupted, new_run,
+    principal, question, register, these, thread, us, write,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,9 +44,9 @@ async fn read(
 pub(super) async fn threads_that_nothing_changed_for_long_are_forgotten(store: Arc<dyn Store>) {
     for (name, ended) in [("a", 2_000), ("b", 3_000), ("c", 2_000), ("d", 4_000)] {
         let claim = begin(&*store, name, name).await;
-        let keep = these(vec![checkpoint(2)]);
-        let events = vec![told(1), told(2)];
-        let end = Commit { keep: keep.into(), events, finish: completed(), ..commit(ended) };
+        let batch = these(vec![checkpoint(2)]);
+        let events = vec![custom_event(1), custom_event(2)];
+        let end = Commit { batch: batch.into(), events, finish: completed(), ..commit(ended) };
         write(&*store, &claim, end).await;
     }
     let claim = begin_as(&*store, &principal("them"), new_run("a", "x")).await;
@@ -100,12 +100,26 @@ pub(super) async fn threads_that_go_or_wait_are_kept(store: Arc<dyn Store>) {
 pub(super) async fn events_of_runs_that_ended_are_dropped_but_for_the_last(store: Arc<dyn Store>) {
     for (run, ended) in [("r1", 2_000), ("r2", 3_000)] {
         let claim = begin(&*store, "t", run).await;
-        write(&*store, &claim, Commit { events: vec![told(1), told(2)], ..commit(1_100) }).await;
-        let end = Commit { events: vec![told(3), told(4)], finish: completed(), ..commit(ended) };
+        write(
+            &*store,
+            &claim,
+            Commit { events: vec![custom_event(1), custom_event(2)], ..commit(1_100) },
+        )
+        .await;
+        let end = Commit {
+            events: vec![custom_event(3), custom_event(4)],
+            finish: completed(),
+            ..commit(ended)
+        };
         write(&*store, &claim, end).await;
     }
     let going = begin(&*store, "other", "r3").await;
-    write(&*store, &going, Commit { events: vec![told(1), told(2)], ..commit(1_100) }).await;
+    write(
+        &*store,
+        &going,
+        Commit { events: vec![custom_event(1), custom_event(2)], ..commit(1_100) },
+    )
+    .await;
     let first = at("t", "r1");
     let second = at("t", "r2");
     let row = store.run(&us(), &first).await;
@@ -128,14 +142,18 @@ pub(super) async fn events_of_runs_that_ended_are_dropped_but_for_the_last(store
     assert_eq!(store.drop_events(&us(), Timestamp(9_000), 0).await, Ok(0));
     assert_eq!(drop(9_000).await, Ok(1));
     assert_eq!(read(&*store, &going.at, 0).await, Ok(vec![1, 2]), "it goes on");
-    write(&*store, &going, Commit { events: vec![told(3)], ..commit(1_200) }).await;
+    write(&*store, &going, Commit { events: vec![custom_event(3)], ..commit(1_200) }).await;
     assert_eq!(read(&*store, &going.at, 0).await, Ok(vec![1, 2, 3]));
 }
 
 pub(super) async fn a_failed_run_that_can_be_requeued_keeps_its_events(store: Arc<dyn Store>) {
     for run in ["r1", "r2"] {
         let claim = begin(&*store, "t", run).await;
-        let end = Commit { events: vec![told(1), told(2)], finish: failed(), ..commit(1_100) };
+        let end = Commit {
+            events: vec![custom_event(1), custom_event(2)],
+            finish: failed(),
+            ..commit(1_100)
+        };
         write(&*store, &claim, end).await;
     }
     assert_eq!(store.drop_events(&us(), Timestamp(9_000), 9).await, Ok(1));
@@ -154,7 +172,11 @@ pub(super) async fn a_failed_run_that_can_be_requeued_keeps_its_events(store: Ar
 
 pub(super) async fn a_thread_without_its_events_goes_to_another_store(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
-    let end = Commit { events: vec![told(1), told(2)], finish: completed(), ..commit(1_100) };
+    let end = Commit {
+        events: vec![custom_event(1), custom_event(2)],
+        finish: completed(),
+        ..commit(1_100)
+    };
     write(&*store, &claim, end).await;
     assert_eq!(store.drop_events(&us(), Timestamp(9_000), 9).await, Ok(1));
     let whole = store.export_thread(&us(), &thread("t")).await.expect("reads");

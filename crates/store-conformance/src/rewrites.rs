@@ -1,5 +1,5 @@
 use super::checkpoints::{
-    after, all, blob, collected, fill, found, has_blob, ids, keep, look, parts, shelf,
+    after, all, blob, collected, fill, found, has_blob, ids, look, parts, put_checkpoints, shelf,
 };
 use super::fixture::{begin, checkpoint, finish, outside, tasks, these, thread, us};
 use std::sync::Arc;
@@ -12,8 +12,12 @@ pub(super) async fn a_copy_takes_the_place_of_what_is_there(store: Arc<dyn Store
     fill(&*store, "from", "one").await;
     fill(&*store, "to", "two").await;
     let gone = NewCheckpoint { ns: "gone".to_owned(), ..checkpoint(5) };
-    keep(&*store, "to", CheckpointBatch { pending: vec![tasks(1, "gone")], ..these(vec![gone]) })
-        .await;
+    put_checkpoints(
+        &*store,
+        "to",
+        CheckpointBatch { pending: vec![tasks(1, "gone")], ..these(vec![gone]) },
+    )
+    .await;
     let before = all(&*store, "from").await;
     let copy = async |from: &str, to: &str| {
         store.copy_checkpoints(&us(), &thread(from), &thread(to)).await.expect("copies");
@@ -24,7 +28,7 @@ pub(super) async fn a_copy_takes_the_place_of_what_is_there(store: Arc<dyn Store
     copy("from", "from").await;
     assert_eq!(all(&*store, "from").await, before);
     // Writes to one thread do not affect the other, and blobs of copies are retained.
-    keep(&*store, "from", these(vec![checkpoint(7)])).await;
+    put_checkpoints(&*store, "from", these(vec![checkpoint(7)])).await;
     assert_eq!(all(&*store, "to").await, before);
     store.delete_checkpoints(&us(), &thread("from")).await.expect("deletes");
     assert_eq!(collected(&*store).await, 1, "only that of the thread that was replaced");
@@ -43,7 +47,7 @@ pub(super) async fn only_the_thread_that_is_deleted_goes(store: Arc<dyn Store>) 
     assert_eq!(all(&*store, "t").await, []);
     assert_eq!(all(&*store, "t2").await, before);
     // Open parts are deleted as well.
-    keep(&*store, "t", these(vec![checkpoint(2)])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(2)])).await;
     assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(2), &[])));
 
     let claim = begin(&*store, "t2", "r").await;
@@ -56,12 +60,17 @@ pub(super) async fn only_the_thread_that_is_deleted_goes(store: Arc<dyn Store>) 
 
 pub(super) async fn a_rewrite_leaves_only_what_is_open_at_the_newest(store: Arc<dyn Store>) {
     let at = shelf("t", "");
-    keep(&*store, "t", these(vec![checkpoint(1), after(1, 2), after(2, 3)])).await;
-    keep(&*store, "t", parts(vec![outside(1, "gone"), tasks(1, "gone"), tasks(2, "gone")])).await;
-    keep(&*store, "t", parts(vec![outside(3, "stays"), tasks(3, "stays")])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(1), after(1, 2), after(2, 3)])).await;
+    put_checkpoints(
+        &*store,
+        "t",
+        parts(vec![outside(1, "gone"), tasks(1, "gone"), tasks(2, "gone")]),
+    )
+    .await;
+    put_checkpoints(&*store, "t", parts(vec![outside(3, "stays"), tasks(3, "stays")])).await;
     let inner = NewCheckpoint { ns: "in".to_owned(), ..checkpoint(1) };
-    keep(&*store, "t", these(vec![inner])).await;
-    keep(&*store, "t2", these(vec![checkpoint(1)])).await;
+    put_checkpoints(&*store, "t", these(vec![inner])).await;
+    put_checkpoints(&*store, "t2", these(vec![checkpoint(1)])).await;
 
     let whole = NewCheckpoint { body: b"whole".to_vec(), ..checkpoint(2) };
     let rest = CheckpointBatch {
@@ -79,7 +88,7 @@ pub(super) async fn a_rewrite_leaves_only_what_is_open_at_the_newest(store: Arc<
     store.rewrite(&us(), &at, CheckpointId(3), CheckpointBatch::default()).await.expect("rewrites");
     assert_eq!(ids(&*store, &at, None, 9).await, Vec::<u128>::new());
     // Open parts do not return with their checkpoint.
-    keep(&*store, "t", these(vec![checkpoint(1), checkpoint(3)])).await;
+    put_checkpoints(&*store, "t", these(vec![checkpoint(1), checkpoint(3)])).await;
     assert_eq!(look(&*store, "t", Some(1)).await, Some(found(&checkpoint(1), &[])));
     assert_eq!(look(&*store, "t", None).await, Some(found(&checkpoint(3), &[])));
 }

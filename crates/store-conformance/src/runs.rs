@@ -1,6 +1,6 @@
 use super::fixture::{
-    at, begin, call, checkpoint, commit, fact, finish, interrupted, keyed, new_run, question,
-    record, register, tasks, these, thread, told, us, worker, write,
+    at, begin, call, checkpoint, commit, custom_event, fact, finish, interrupted, keyed, new_run,
+    question, record, register, tasks, these, thread, us, worker, write,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -174,13 +174,13 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     record(&*store, &claim, vec![call(1, Effect::ExternalSideEffect)]).await;
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");
     let all = Commit {
-        keep: CheckpointBatch {
+        batch: CheckpointBatch {
             pending: vec![tasks(2, "left behind")],
             ..these(vec![checkpoint(2)])
         }
         .into(),
         interrupts: vec![question(1)],
-        events: vec![told(1), told(2)],
+        events: vec![custom_event(1), custom_event(2)],
         finish: interrupted(&[1]),
         ..commit(1_200)
     };
@@ -198,7 +198,7 @@ pub(super) async fn delete_thread_leaves_nothing(store: Arc<dyn Store>) {
     assert_eq!(store.events(&us(), &at("t", "r"), 0, 9).await, Ok(Vec::new()));
     assert_eq!(store.calls(&us(), &thread("t")).await, Ok(Vec::new()));
     assert_eq!(store.interrupts(&us(), &thread("t")).await, Ok(Vec::new()));
-    write(&*store, &claim, Commit { keep: these(vec![checkpoint(2)]).into(), ..commit(1_300) })
+    write(&*store, &claim, Commit { batch: these(vec![checkpoint(2)]).into(), ..commit(1_300) })
         .await;
     let root = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let found = store.checkpoint(&us(), &root, None).await.expect("reads").expect("a checkpoint");

@@ -1,6 +1,7 @@
 use super::fixture::{
-    answers, at, begin, begin_as, call, checkpoint, commit, fact, finish, interrupted, key, keyed,
-    new_run, principal, question, record, register, settled, tasks, these, thread, told, us, write,
+    answers, at, begin, begin_as, call, checkpoint, commit, custom_event, fact, finish,
+    interrupted, key, keyed, new_run, principal, question, record, register, settled, tasks, these,
+    thread, us, write,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -17,10 +18,10 @@ async fn filled(store: &dyn Store) -> weftwork_store::record::Claim {
     record(store, &claim, vec![call(1, Effect::StateChange)]).await;
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");
     let all = Commit {
-        keep: CheckpointBatch { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) }
+        batch: CheckpointBatch { pending: vec![tasks(1, "left")], ..these(vec![checkpoint(1)]) }
             .into(),
         interrupts: vec![question(1)],
-        events: vec![told(1)],
+        events: vec![custom_event(1)],
         ..commit(1_200)
     };
     write(store, &claim, all).await;
@@ -77,7 +78,7 @@ pub(super) async fn organisations_may_use_the_same_ids(store: Arc<dyn Store>) {
     store.commit(&them, &theirs, recorded).await.expect("records");
     store.record_usage(&them, fact("i", "r", 2)).await.expect("records");
     let all = Commit {
-        keep: these(vec![checkpoint(1), checkpoint(2)]).into(),
+        batch: these(vec![checkpoint(1), checkpoint(2)]).into(),
         interrupts: vec![question(1)],
         finish: interrupted(&[1]),
         ..commit(1_400)

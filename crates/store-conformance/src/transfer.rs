@@ -1,7 +1,7 @@
 use super::dump;
 use super::fixture::{
-    answers, at, begin, begin_as, call, commit, fact, interrupted, keyed, new_run, principal,
-    question, record, register, settled, thread, told, us, write,
+    answers, at, begin, begin_as, call, commit, custom_event, fact, interrupted, keyed, new_run,
+    principal, question, record, register, settled, thread, us, write,
 };
 use std::sync::Arc;
 use weftwork_store::StoreError;
@@ -48,7 +48,7 @@ async fn fill(store: &dyn Store, thread_id: &str) {
     let claim = begin_as(store, &us(), new).await;
     let paid = settled(&call(2, Effect::StateChange), serde_json::json!({"paid": 0.1}));
     record(store, &claim, vec![call(1, Effect::ReadOnly), paid]).await;
-    let keep = CheckpointBatch {
+    let batch = CheckpointBatch {
         checkpoints: vec![
             checkpoint(1, "", &[b"two", b"one", b"two"]),
             checkpoint(2, "", &[]),
@@ -66,12 +66,16 @@ async fn fill(store: &dyn Store, thread_id: &str) {
     write(
         store,
         &claim,
-        Commit { keep: keep.into(), events: vec![told(1), told(2)], ..commit(1_100) },
+        Commit {
+            batch: batch.into(),
+            events: vec![custom_event(1), custom_event(2)],
+            ..commit(1_100)
+        },
     )
     .await;
     let asked = Commit {
         interrupts: vec![question(1), question(2)],
-        events: vec![told(3)],
+        events: vec![custom_event(3)],
         finish: interrupted(&[1, 2]),
         ..commit(1_200)
     };
@@ -81,7 +85,7 @@ async fn fill(store: &dyn Store, thread_id: &str) {
     let next_at = next.at.clone();
     store.create_run(&us(), next, answers(&[(1, "yes")])).await.expect("makes a run");
     let (claim, _) = store.claim(&us(), &next_at, &worker, Timestamp(9_500)).await.expect("claims");
-    write(store, &claim, Commit { events: vec![told(4)], ..commit(1_300) }).await;
+    write(store, &claim, Commit { events: vec![custom_event(4)], ..commit(1_300) }).await;
     store.request_cancel(&us(), &next_at).await.expect("asks");
 }
 
@@ -156,12 +160,13 @@ pub(super) async fn a_thread_that_was_put_goes_on(store: Arc<dyn Store>) {
     let taken = store.claim(&them, &run.new.at, &worker, Timestamp(99_001)).await;
     let (claim, run) = taken.expect("the other worker is dead");
     assert!(run.cancel_requested);
-    let next = Commit { events: vec![told(5)], interrupts: vec![question(2)], ..commit(99_002) };
+    let next =
+        Commit { events: vec![custom_event(5)], interrupts: vec![question(2)], ..commit(99_002) };
     let committed = store.commit(&them, &claim, next).await.expect("commits");
     assert_eq!(committed.first_seq, 2);
     let more =
         CheckpointBatch { checkpoints: vec![checkpoint(3, "", &[])], ..CheckpointBatch::default() };
-    let last = Commit { keep: more.into(), finish: interrupted(&[2]), ..commit(99_003) };
+    let last = Commit { batch: more.into(), finish: interrupted(&[2]), ..commit(99_003) };
     store.commit(&them, &claim, last).await.expect("commits");
     let head = store.thread(&them, &thread("t")).await.expect("reads").head;
     assert_eq!(head, Some(CheckpointId(3)));
@@ -186,7 +191,7 @@ pub(super) async fn a_thread_is_put_only_where_none_is(store: Arc<dyn Store>) {
     assert_eq!(reused, Err(invariants::key_reused("key of t1")));
     let kept =
         CheckpointBatch { checkpoints: vec![checkpoint(1, "", &[])], ..CheckpointBatch::default() };
-    store.keep(&us(), &thread("v"), kept).await.expect("keeps");
+    store.put_checkpoints(&us(), &thread("v"), kept).await.expect("keeps");
     let mut nameless = whole;
     nameless.thread.id = thread("v");
     nameless.runs.clear();

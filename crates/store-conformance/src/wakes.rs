@@ -1,5 +1,6 @@
 use super::fixture::{
-    at, begin, begin_as, commit, interrupted, new_run, principal, question, thread, told, us, write,
+    at, begin, begin_as, commit, custom_event, interrupted, new_run, principal, question, thread,
+    us, write,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ fn parked(id: u128, wakes_at: i64) -> Commit {
     let wakes_at = Some(Timestamp(wakes_at));
     let interrupts = vec![question(id)];
     let finish = interrupted(&[id]);
-    Commit { interrupts, events: vec![told(1)], finish, wakes_at, ..commit(1_100) }
+    Commit { interrupts, events: vec![custom_event(1)], finish, wakes_at, ..commit(1_100) }
 }
 
 async fn due(store: &dyn Store, now: i64, limit: usize) -> Vec<(Principal, String)> {

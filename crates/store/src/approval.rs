@@ -111,7 +111,7 @@ impl ApprovalRow {
 
 fn read(row: &EffectRow) -> Result<ApprovalRow> {
     let corrupt = |what: &str| StoreError::Corrupt {
-        place: format!("approval {} of `{}`", row.version, row.sequence.key),
+        location: format!("approval {} of `{}`", row.version, row.sequence.key),
         what: what.to_owned(),
     };
     if row.content.format != FORMAT {

@@ -78,7 +78,7 @@ impl Artifact {
             return Ok(artifact);
         }
         Err(StoreError::Corrupt {
-            place: format!("artifact `{}`", artifact.id),
+            location: format!("artifact `{}`", artifact.id),
             what: "its value does not have the recorded hash".to_owned(),
         })
     }

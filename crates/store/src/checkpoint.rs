@@ -176,19 +176,19 @@ pub trait ReadCheckpoints: Send + Sync {
 /// newest remaining checkpoint of the root graph. Methods that only add checkpoints leave the head
 /// to commits.
 pub trait WriteCheckpoints: Send + Sync {
-    /// Stores everything in `keep` in one transaction. The thread need not have a row.
+    /// Stores everything in `batch` in one transaction. The thread need not have a row.
     ///
     /// # Errors
     /// Only system errors.
-    fn keep<'a>(
+    fn put_checkpoints<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>>;
 
-    /// Replaces all checkpoints of the graph with those in `keep`, and all parts of open supersteps
-    /// with the parts in `keep`. Parts at `newest` are retained if `newest` itself is: a run may be
+    /// Replaces all checkpoints of the graph with those in `batch`, and all parts of open supersteps
+    /// with the parts in `batch`. Parts at `newest` are retained if `newest` itself is: a run may be
     /// adding to them, and they refer to no other checkpoint.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ pub trait WriteCheckpoints: Send + Sync {
         who: &'a Principal,
         at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>>;
 
     /// Copies all checkpoints and parts of open supersteps of a thread to another thread, replacing

@@ -68,7 +68,7 @@ impl Content {
     /// Returns [`StoreError::Conflict`] if the value has no JSON form.
     pub fn json(format: u32, value: &impl Serialize) -> Result<Self> {
         let bytes = serde_json::to_vec(value).map_err(|error| StoreError::Conflict {
-            place: "a commit effect".to_owned(),
+            location: "a commit effect".to_owned(),
             expected: "a value that has a JSON form".to_owned(),
             found: error.to_string(),
         })?;
@@ -147,7 +147,7 @@ impl EffectRow {
     /// Returns [`StoreError::Corrupt`] if the content has another form.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
         serde_json::from_slice(&self.content.bytes).map_err(|error| StoreError::Corrupt {
-            place: format!("{}, version {}", place(&self.sequence), self.version),
+            location: format!("{}, version {}", describe_sequence(&self.sequence), self.version),
             what: error.to_string(),
         })
     }
@@ -270,7 +270,7 @@ pub fn check_name(sequence: &Sequence) -> Result<()> {
         return Ok(());
     }
     Err(StoreError::Conflict {
-        place: "a commit effect".to_owned(),
+        location: "a commit effect".to_owned(),
         expected: format!(
             "a kind and a key of at most {SEQUENCE_BYTES_MAX} bytes without NUL characters"
         ),
@@ -282,12 +282,12 @@ pub fn check_name(sequence: &Sequence) -> Result<()> {
 #[must_use]
 pub fn wrong_version(effect: &Effect, found: u64) -> StoreError {
     StoreError::Conflict {
-        place: place(&effect.to),
+        location: describe_sequence(&effect.to),
         expected: format!("version {}", effect.expected.unwrap_or_default()),
         found: format!("version {found}"),
     }
 }
 
-fn place(sequence: &Sequence) -> String {
+fn describe_sequence(sequence: &Sequence) -> String {
     format!("sequence {:?} of kind `{}`", sequence.key, sequence.kind)
 }

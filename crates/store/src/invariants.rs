@@ -178,7 +178,7 @@ pub fn key_reused(key: &str) -> StoreError {
 #[must_use]
 pub fn run_id_reused(at: &RunRef) -> StoreError {
     StoreError::Conflict {
-        place: format!("run `{}` of thread `{}`", at.run, at.thread),
+        location: format!("run `{}` of thread `{}`", at.run, at.thread),
         expected: "a new run id".to_owned(),
         found: "a run of another request".to_owned(),
     }
@@ -188,7 +188,7 @@ pub fn run_id_reused(at: &RunRef) -> StoreError {
 #[must_use]
 pub fn thread_exists(thread: &ThreadId) -> StoreError {
     StoreError::Conflict {
-        place: format!("thread `{thread}`"),
+        location: format!("thread `{thread}`"),
         expected: "no thread of this name, or the same".to_owned(),
         found: "another one, or one that has changed since".to_owned(),
     }
@@ -198,7 +198,7 @@ pub fn thread_exists(thread: &ThreadId) -> StoreError {
 #[must_use]
 pub fn thread_id_taken(thread: &ThreadId) -> StoreError {
     StoreError::Conflict {
-        place: format!("thread `{thread}`"),
+        location: format!("thread `{thread}`"),
         expected: "no thread of this id".to_owned(),
         found: "one".to_owned(),
     }
@@ -208,7 +208,7 @@ pub fn thread_id_taken(thread: &ThreadId) -> StoreError {
 #[must_use]
 pub fn item_exists(item: &Item) -> StoreError {
     StoreError::Conflict {
-        place: place_of_item(item),
+        location: place_of_item(item),
         expected: "no item of this name, or the same".to_owned(),
         found: "another one".to_owned(),
     }
@@ -231,7 +231,7 @@ pub fn check_newest(
         return Ok(());
     }
     Err(StoreError::Conflict {
-        place: format!("checkpoints of thread `{}`, graph `{}`", at.thread, at.ns),
+        location: format!("checkpoints of thread `{}`, graph `{}`", at.thread, at.ns),
         expected: format!("`{expected}` as the newest one"),
         found: found.map_or("none".to_owned(), |id| format!("`{id}`")),
     })
@@ -239,6 +239,6 @@ pub fn check_newest(
 
 /// Returns `true` if the newest checkpoint is included in the checkpoints that replace all others.
 #[must_use]
-pub fn stays(at: &CheckpointNamespace, newest: CheckpointId, keep: &CheckpointBatch) -> bool {
-    keep.checkpoints.iter().any(|new| new.ns == at.ns && new.id == newest)
+pub fn stays(at: &CheckpointNamespace, newest: CheckpointId, batch: &CheckpointBatch) -> bool {
+    batch.checkpoints.iter().any(|new| new.ns == at.ns && new.id == newest)
 }

@@ -292,7 +292,7 @@ impl InterruptRow {
 pub struct Commit {
     /// Checkpoints and task results of open supersteps. The last checkpoint of the root graph
     /// becomes the head of the thread.
-    pub keep: Arc<crate::checkpoint::CheckpointBatch>,
+    pub batch: Arc<crate::checkpoint::CheckpointBatch>,
     /// Calls in their current state, each with all its counters. A call that is already recorded is
     /// merged; see [`record_call`](crate::invariants::record_call).
     pub calls: Vec<Arc<CallRecord>>,

@@ -494,5 +494,5 @@ pub trait Store:
     + std::fmt::Debug
 {
     /// Returns the address of the store for messages: a file, a URL without secrets, or `memory`.
-    fn place(&self) -> &str;
+    fn location(&self) -> &str;
 }

@@ -84,8 +84,8 @@ pub fn merge_metadata(id: &ThreadId, known: &mut Metadata, new: &Metadata) -> Re
 
 fn check_metadata(id: &ThreadId, metadata: &Metadata) -> Result<()> {
     let refuse = |expected, found| {
-        let place = format!("metadata of thread `{id}`");
-        Err(StoreError::Conflict { place, expected, found })
+        let location = format!("metadata of thread `{id}`");
+        Err(StoreError::Conflict { location, expected, found })
     };
     if !metadata.values().all(can_be_read_back) {
         return refuse(format!("at most {DEPTH_MAX} levels"), "more".to_owned());

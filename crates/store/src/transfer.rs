@@ -159,6 +159,6 @@ impl ThreadExport {
     }
 
     fn corrupt(&self, what: String) -> StoreError {
-        StoreError::Corrupt { place: format!("thread `{}`", self.thread.id), what }
+        StoreError::Corrupt { location: format!("thread `{}`", self.thread.id), what }
     }
 }

@@ -76,7 +76,7 @@ pub struct Rule {
     /// Time that a person has to decide; after it the call counts as rejected. In a file, whole
     /// seconds.
     pub expires_after: Option<Duration>,
-    scope: Scope,
+    tools_in: Scope,
 }
 
 /// A call as a policy sees it. Its arguments satisfy the tool's schema and include secret ones.
@@ -241,12 +241,12 @@ impl Policy {
 
     /// Checks the rules against the tools that they are for.
     pub(crate) fn problems(&self, tools: &ToolBox) -> Vec<ToolBoxError> {
-        self.rules.iter().for_each(|rule| rule.scope.note(tools));
+        self.rules.iter().for_each(|rule| rule.tools_in.note(tools));
         self.unknown_tools(&tools.names().collect())
     }
 
     fn unknown_tools(&self, known: &BTreeSet<&str>) -> Vec<ToolBoxError> {
-        let own = self.rules.iter().filter(|rule| rule.scope == Scope::Own);
+        let own = self.rules.iter().filter(|rule| rule.tools_in == Scope::Own);
         own.filter_map(|rule| unknown(rule.tool.one()?, known)).collect()
     }
 
@@ -312,7 +312,7 @@ impl Rule {
             decision,
             requires,
             expires_after: None,
-            scope: Scope::Own,
+            tools_in: Scope::Own,
         }
     }
 

@@ -105,57 +105,57 @@ pub enum StoreError {
         refused: RefusedByInstance,
     },
     /// The data to write conflicts with stored data. Nothing was changed.
-    #[error("{place} cannot be written: expected {expected}, found {found}")]
+    #[error("{location} cannot be written: expected {expected}, found {found}")]
     Conflict {
         /// Kind and id of the record to write.
-        place: String,
+        location: String,
         /// Required state.
         expected: String,
         /// State found.
         found: String,
     },
     /// Another process holds the lock of the database and did not release it in time.
-    #[error("store `{place}` is locked by another process; waited {waited_ms} ms")]
+    #[error("store `{location}` is locked by another process; waited {waited_ms} ms")]
     Locked {
         /// Address of the store.
-        place: String,
+        location: String,
         /// Time waited, in milliseconds.
         waited_ms: u64,
     },
     /// There is no space left to write. Nothing was changed.
-    #[error("store `{place}` is full: {reason}; free some space and run again")]
+    #[error("store `{location}` is full: {reason}; free some space and run again")]
     Full {
         /// Address of the store.
-        place: String,
+        location: String,
         /// Error of the operating system or database.
         reason: String,
     },
     /// The store can be read but not written.
-    #[error("store `{place}` is read-only: {reason}")]
+    #[error("store `{location}` is read-only: {reason}")]
     ReadOnly {
         /// Address of the store.
-        place: String,
+        location: String,
         /// Error of the operating system or database.
         reason: String,
     },
     /// The store was written by a development build, in a format that is not read any more. Nothing
     /// was changed.
     #[error(
-        "{place} has format {found}, this program reads {oldest} and newer; export what you need with the program that wrote it, or name another store"
+        "{location} has format {found}, this program reads {oldest} and newer; export what you need with the program that wrote it, or name another store"
     )]
     Older {
         /// The store.
-        place: String,
+        location: String,
         /// Format found.
         found: u32,
         /// Oldest format that this program reads.
         oldest: u32,
     },
     /// The store was written by a newer version of this program.
-    #[error("{place} has format {found}, this program knows up to {known}; use a newer program")]
+    #[error("{location} has format {found}, this program knows up to {known}; use a newer program")]
     Newer {
         /// Store, or record of a store, with the newer format.
-        place: String,
+        location: String,
         /// Format found.
         found: u32,
         /// Newest format that this program supports.
@@ -163,31 +163,31 @@ pub enum StoreError {
     },
     /// Stored data is damaged. It is never replaced by new data.
     #[error(
-        "store is damaged at {place}: {what}; restore a backup, of a SQLite store with `weft store restore FILE`"
+        "store is damaged at {location}: {what}; restore a backup, of a SQLite store with `weft store restore FILE`"
     )]
     Corrupt {
         /// Location: table and key.
-        place: String,
+        location: String,
         /// Description of the damage.
         what: String,
     },
     /// The file of the store is another one than the one that was opened. Nothing is read or written
     /// any more.
     #[error(
-        "the file of store `{place}` was {change} while this process used it; nothing more is accepted: start the process again"
+        "the file of store `{location}` was {change} while this process used it; nothing more is accepted: start the process again"
     )]
     FileChanged {
         /// Address of the store.
-        place: String,
+        location: String,
         /// The change.
         change: FileChange,
     },
     /// The store could not be opened or used, because of an error of the operating system or
     /// database.
-    #[error("store `{place}` cannot be used: {reason}")]
+    #[error("store `{location}` cannot be used: {reason}")]
     Unavailable {
         /// Address of the store.
-        place: String,
+        location: String,
         /// Error of the operating system or database.
         reason: String,
         /// `true` if the same call may succeed later.
@@ -226,10 +226,10 @@ pub enum StoreError {
         found: String,
     },
     /// The filter of a search is not valid.
-    #[error("{place} cannot be used: expected {expected}, found `{found}`")]
+    #[error("{location} cannot be used: expected {expected}, found `{found}`")]
     BadFilter {
         /// Location in the filter.
-        place: String,
+        location: String,
         /// Valid content at that location.
         expected: String,
         /// Content found.

@@ -11,7 +11,7 @@ pub(crate) struct Circle {
     /// The arrows between the units.
     pub(crate) arrows: BTreeSet<(String, String)>,
     /// A shortest way from a unit back to itself.
-    pub(crate) way: Vec<String>,
+    pub(crate) path: Vec<String>,
 }
 
 /// Returns the circles among the arrows.
@@ -39,17 +39,17 @@ fn circle(units: BTreeSet<String>, arrows: &Arrows) -> Circle {
     };
     let pairs = units.iter().flat_map(|from| inner(from).into_iter().map(|to| (from.clone(), to)));
     let ways = units.iter().filter_map(|unit| way_back(unit, arrows));
-    let way = ways.min_by_key(Vec::len).unwrap_or_default();
-    Circle { arrows: pairs.collect(), way, units }
+    let path = ways.min_by_key(Vec::len).unwrap_or_default();
+    Circle { arrows: pairs.collect(), path, units }
 }
 
 /// A shortest way from a unit back to itself, with the unit at both ends.
 fn way_back(start: &str, arrows: &Arrows) -> Option<Vec<String>> {
     let mut open = VecDeque::from([vec![start.to_owned()]]);
     let mut seen = BTreeSet::new();
-    while let Some(way) = open.pop_front() {
-        for next in arrows.get(way.last()?).into_iter().flatten() {
-            let longer = [&way[..], std::slice::from_ref(next)].concat();
+    while let Some(path) = open.pop_front() {
+        for next in arrows.get(path.last()?).into_iter().flatten() {
+            let longer = [&path[..], std::slice::from_ref(next)].concat();
             if next == start {
                 return Some(longer);
             }

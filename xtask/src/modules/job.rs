@@ -90,8 +90,8 @@ fn print_circles(name: &str, arrows: &BTreeMap<(String, String), BTreeSet<Place>
     let found = circles(&without_places(arrows));
     let count: usize = found.iter().map(|circle| circle.arrows.len()).sum();
     println!("{name}: {} arrows, {count} of them in {} circles", arrows.len(), found.len());
-    for Circle { units, arrows: circular, way } in &found {
-        println!("\ncircle of {} modules, such as {}", units.len(), way.join(" → "));
+    for Circle { units, arrows: circular, path } in &found {
+        println!("\ncircle of {} modules, such as {}", units.len(), path.join(" → "));
         let mut listed: Vec<_> =
             circular.iter().filter_map(|arrow| arrows.get_key_value(arrow)).collect();
         listed.sort_by_key(|(_, places)| places.len());

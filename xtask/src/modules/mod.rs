@@ -40,7 +40,7 @@ pub(crate) struct Place {
 /// A path in a file, as written, with the module that it is written in.
 #[derive(Debug, Clone)]
 struct Written {
-    scope: Vec<String>,
+    module: Vec<String>,
     segments: Vec<String>,
     line: usize,
     form: Form,
@@ -114,7 +114,7 @@ impl Modules {
         let mut found: BTreeMap<(String, String), BTreeSet<Place>> = BTreeMap::new();
         for module in self.all.values() {
             for written in &module.paths {
-                let from = unit(&written.scope, opened);
+                let from = unit(&written.module, opened);
                 let is_facade = from == ROOT || opened.contains(&from);
                 if is_facade && written.form == Form::ReExport {
                     continue;
@@ -137,18 +137,18 @@ impl Modules {
         let (first, rest) = written.segments.split_first()?;
         let mut path = match first.as_str() {
             "crate" => Vec::new(),
-            "self" => written.scope.clone(),
+            "self" => written.module.clone(),
             "super" => {
-                let mut parent = written.scope.clone();
+                let mut parent = written.module.clone();
                 parent.pop()?;
                 parent
             }
             name => {
-                let child = [&written.scope[..], &[name.to_owned()]].concat();
+                let child = [&written.module[..], &[name.to_owned()]].concat();
                 if self.all.contains_key(&child) {
                     child
                 } else {
-                    self.bound(&written.scope, name, hops)?
+                    self.bound(&written.module, name, hops)?
                 }
             }
         };

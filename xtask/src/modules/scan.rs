@@ -19,7 +19,7 @@ pub(super) fn file(
     modules: &mut Modules,
     tests: &mut BTreeSet<Vec<String>>,
 ) {
-    let mut scan = Scan { name, source, scope: module.to_vec(), modules, tests };
+    let mut scan = Scan { name, source, path: module.to_vec(), modules, tests };
     scan.enter();
     scan.visit_file(file);
 }
@@ -27,14 +27,14 @@ pub(super) fn file(
 struct Scan<'a> {
     name: &'a str,
     source: &'a Source,
-    scope: Vec<String>,
+    path: Vec<String>,
     modules: &'a mut Modules,
     tests: &'a mut BTreeSet<Vec<String>>,
 }
 
 impl Scan<'_> {
     fn enter(&mut self) {
-        let module = self.modules.all.entry(self.scope.clone()).or_default();
+        let module = self.modules.all.entry(self.path.clone()).or_default();
         if module.file.is_empty() {
             self.name.clone_into(&mut module.file);
         }
@@ -44,8 +44,8 @@ impl Scan<'_> {
         if self.source.is_test_line(line) {
             return;
         }
-        let written = Written { scope: self.scope.clone(), segments, line, form };
-        let module = self.modules.all.entry(self.scope.clone()).or_default();
+        let written = Written { module: self.path.clone(), segments, line, form };
+        let module = self.modules.all.entry(self.path.clone()).or_default();
         if let Some(name) = name {
             module.bound.insert(name, written.clone());
         }
@@ -115,14 +115,14 @@ impl Scan<'_> {
 
 impl<'ast> Visit<'ast> for Scan<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        self.scope.push(item.ident.to_string());
+        self.path.push(item.ident.to_string());
         if self.source.is_test_line(item.ident.span().start().line) {
-            self.tests.insert(self.scope.clone());
+            self.tests.insert(self.path.clone());
         } else if item.content.is_some() {
             self.enter();
             visit::visit_item_mod(self, item);
         }
-        self.scope.pop();
+        self.path.pop();
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {

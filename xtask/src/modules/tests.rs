@@ -107,5 +107,5 @@ use crate::x::X;
     let found = circles(&without_places(&arrows));
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].units.len(), found[0].arrows.len()), (3, 4));
-    assert_eq!(found[0].way, ["x", "z", "x"]);
+    assert_eq!(found[0].path, ["x", "z", "x"]);
 }

@@ -118,13 +118,13 @@ fn round(name: &str, table: &Table, allowed: usize) -> Vec<Offence> {
         return Vec::new();
     }
     let offences = found.iter().map(|circle| {
-        let line = circle.way.first().and_then(|unit| table.rows.get(unit)).map_or(0, |row| row.line);
+        let line = circle.path.first().and_then(|unit| table.rows.get(unit)).map_or(0, |row| row.line);
         let message = format!(
             "{} modules of `{name}` form a circle with {} arrows (at most {allowed} in the crate), such \
              as {}; `cargo xtask arrows {name}` lists them",
             circle.units.len(),
             circle.arrows.len(),
-            circle.way.join(" → ")
+            circle.path.join(" → ")
         );
         Offence::at(DOCUMENT, line, message)
     });

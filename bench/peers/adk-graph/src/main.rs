@@ -73,7 +73,7 @@ fn react() -> StateGraph {
 
 struct Adk {
     graph: CompiledGraph,
-    saver: Option<Arc<dyn Checkpointer>>,
+    checkpointer: Option<Arc<dyn Checkpointer>>,
     memory: bool,
     input: State,
 }
@@ -94,7 +94,7 @@ impl Engine for Adk {
                 chain(StateSchema::simple(&names))
             }
         };
-        let saver: Option<Arc<dyn Checkpointer>> = match cell.saver {
+        let checkpointer: Option<Arc<dyn Checkpointer>> = match cell.checkpointer {
             Saver::None => None,
             Saver::Memory => Some(Arc::new(MemoryCheckpointer::new())),
             Saver::Sqlite => {
@@ -103,11 +103,11 @@ impl Engine for Adk {
             }
         };
         let mut graph = graph.compile()?;
-        if let Some(saver) = &saver {
-            graph = graph.with_checkpointer_arc(Arc::clone(saver));
+        if let Some(checkpointer) = &checkpointer {
+            graph = graph.with_checkpointer_arc(Arc::clone(checkpointer));
         }
         let input = if cell.case == Case::Wide100 { wide().collect() } else { State::new() };
-        Ok(Self { graph, saver, memory: cell.saver == Saver::Memory, input })
+        Ok(Self { graph, checkpointer, memory: cell.checkpointer == Saver::Memory, input })
     }
 
     fn input(&self, run: u64) -> Result<Self::Input, Failure> {
@@ -126,8 +126,8 @@ impl Engine for Adk {
     }
 
     async fn stored(&self, run: u64) -> Result<Option<u64>, Failure> {
-        let Some(saver) = self.saver.as_ref().filter(|_| self.memory) else { return Ok(None) };
-        Ok(Some(saver.list(&format!("t{run}")).await?.len() as u64))
+        let Some(checkpointer) = self.checkpointer.as_ref().filter(|_| self.memory) else { return Ok(None) };
+        Ok(Some(checkpointer.list(&format!("t{run}")).await?.len() as u64))
     }
 }
 

@@ -140,7 +140,7 @@ impl Engine for GraphFlow {
     type Output = Context;
 
     async fn open(cell: &Cell) -> Result<Self, Failure> {
-        let storage = match cell.saver {
+        let storage = match cell.checkpointer {
             Saver::None => None,
             Saver::Memory => Some(Arc::new(InMemorySessionStorage::new())),
             Saver::Sqlite => return Err(cell.no_such_saver()),

@@ -18,7 +18,7 @@ impl Engine for Bound {
     type Output = State;
 
     async fn open(cell: &Cell) -> Result<Self, Failure> {
-        if cell.saver != Saver::None {
+        if cell.checkpointer != Saver::None {
             return Err(cell.no_such_saver());
         }
         Ok(Self(Inline::new(cell.case.into())))

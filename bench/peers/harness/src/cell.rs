@@ -96,7 +96,7 @@ pub struct Cell {
     /// The case.
     pub case: Case,
     /// The checkpointer.
-    pub saver: Saver,
+    pub checkpointer: Saver,
     /// The syncs of the checkpointer.
     pub waits: Waits,
     /// The runtime.
@@ -116,14 +116,14 @@ impl Cell {
         let mut args = std::env::args().skip(1);
         let mut next = || args.next().unwrap_or_default();
         let case = next().parse()?;
-        let saver = next();
-        let (saver, waits) = match saver.strip_suffix("-full") {
-            Some(saver) => (saver.parse()?, Waits::Always),
-            None => (saver.parse()?, Waits::Seldom),
+        let checkpointer = next();
+        let (checkpointer, waits) = match checkpointer.strip_suffix("-full") {
+            Some(checkpointer) => (checkpointer.parse()?, Waits::Always),
+            None => (checkpointer.parse()?, Waits::Seldom),
         };
         Ok(Self {
             case,
-            saver,
+            checkpointer,
             waits,
             runtime: next().parse()?,
             seconds: next().parse()?,
@@ -134,8 +134,11 @@ impl Cell {
     /// Returns the error for a checkpointer that the engine does not have.
     #[must_use]
     pub fn no_such_saver(&self) -> Failure {
-        UnknownWord { what: "checkpointer of this engine", word: format!("{:?}", self.saver) }
-            .into()
+        UnknownWord {
+            what: "checkpointer of this engine",
+            word: format!("{:?}", self.checkpointer),
+        }
+        .into()
     }
 }
 

@@ -124,7 +124,7 @@ struct Bench<E> {
 impl<E: Engine> Bench<E> {
     /// Executes runs one after the other, and measures only their execution.
     async fn batch(&mut self, runs: u64) -> Result<Spent, Failure> {
-        if self.cell.saver == Saver::Memory && self.runs > 0 {
+        if self.cell.checkpointer == Saver::Memory && self.runs > 0 {
             self.engine = E::open(&self.cell).await?;
         }
         let numbers = self.runs..self.runs + runs;

@@ -153,7 +153,7 @@ fn after_agent(state: &React) -> &str {
 
 struct Juncture<S: Work> {
     graph: CompiledGraph<S, S, S>,
-    saver: Option<Arc<dyn CheckpointSaver>>,
+    checkpointer: Option<Arc<dyn CheckpointSaver>>,
     memory: bool,
     invoke: bool,
 }
@@ -166,21 +166,21 @@ where
     type Output = S;
 
     async fn open(cell: &Cell) -> Result<Self, Failure> {
-        let saver: Option<Arc<dyn CheckpointSaver>> = match cell.saver {
+        let checkpointer: Option<Arc<dyn CheckpointSaver>> = match cell.checkpointer {
             Saver::None => None,
             Saver::Memory => Some(Arc::new(MemorySaver::new())),
             Saver::Sqlite => Some(Arc::new(SqliteSaver::new(&cell.file).await?)),
         };
-        let graph = S::graph()?.compile_with_checkpointer(saver.clone())?;
-        let invoke = saver.is_none() || std::env::args().any(|word| word == "invoke");
-        Ok(Self { graph, saver, memory: cell.saver == Saver::Memory, invoke })
+        let graph = S::graph()?.compile_with_checkpointer(checkpointer.clone())?;
+        let invoke = checkpointer.is_none() || std::env::args().any(|word| word == "invoke");
+        Ok(Self { graph, checkpointer, memory: cell.checkpointer == Saver::Memory, invoke })
     }
 
     fn input(&self, run: u64) -> Result<Self::Input, Failure> {
         let config = RunnableConfig {
             thread_id: Some(format!("t{run}")),
             // Without a checkpoint to refer to, the writes of the first step are rejected.
-            checkpoint_id: self.saver.is_some().then(|| "start".to_owned()),
+            checkpoint_id: self.checkpointer.is_some().then(|| "start".to_owned()),
             recursion_limit: 1_000,
             durability: Some(Durability::Sync),
             ..RunnableConfig::new()
@@ -190,7 +190,7 @@ where
 
     async fn run(&self, start: Self::Input) -> Result<S, Failure> {
         let (input, config) = start;
-        let Some(saver) = self.saver.as_ref().filter(|_| !self.invoke) else {
+        let Some(checkpointer) = self.checkpointer.as_ref().filter(|_| !self.invoke) else {
             return Ok(self.graph.invoke_async(input, &config).await?.value);
         };
         let nodes = self.graph.nodes().clone();
@@ -203,7 +203,7 @@ where
             FIELDS_MAX,
             HashMap::new(),
         )?;
-        steps.set_checkpointer(Arc::clone(saver));
+        steps.set_checkpointer(Arc::clone(checkpointer));
         while steps.tick()? {
             let result = steps.execute_superstep().await?;
             steps.after_tick(result).await?;
@@ -216,9 +216,9 @@ where
     }
 
     async fn stored(&self, run: u64) -> Result<Option<u64>, Failure> {
-        let Some(saver) = self.saver.as_ref().filter(|_| self.memory) else { return Ok(None) };
+        let Some(checkpointer) = self.checkpointer.as_ref().filter(|_| self.memory) else { return Ok(None) };
         let config = RunnableConfig { thread_id: Some(format!("t{run}")), ..RunnableConfig::new() };
-        Ok(Some(saver.list(&config, None).await?.len() as u64))
+        Ok(Some(checkpointer.list(&config, None).await?.len() as u64))
     }
 }
 

@@ -98,7 +98,7 @@ fn react() -> Result<StateGraph, GraphError> {
 
 struct LangGraph {
     graph: CompiledStateGraph,
-    saver: Option<Arc<dyn BaseCheckpointSaver>>,
+    checkpointer: Option<Arc<dyn BaseCheckpointSaver>>,
     memory: bool,
     input: JsonValue,
 }
@@ -119,20 +119,20 @@ impl Engine for LangGraph {
             Case::React50 => react()?,
             Case::Wide100 => chain(channels(n().chain(wide().map(|(key, _)| key)), &[]))?,
         };
-        let saver: Option<Arc<dyn BaseCheckpointSaver>> = match cell.saver {
+        let checkpointer: Option<Arc<dyn BaseCheckpointSaver>> = match cell.checkpointer {
             Saver::None => None,
             Saver::Memory => Some(Arc::new(InMemorySaver::new())),
             Saver::Sqlite => {
-                let saver =
+                let checkpointer =
                     SqliteSaver::from_conn_string(&format!("sqlite:{}", cell.file.display()))
                         .await?;
-                saver.setup().await?;
-                Some(Arc::new(saver))
+                checkpointer.setup().await?;
+                Some(Arc::new(checkpointer))
             }
         };
         let mut builder = graph.compile_builder().recursion_limit(1_000);
-        if let Some(saver) = &saver {
-            builder = builder.checkpointer(Arc::clone(saver));
+        if let Some(checkpointer) = &checkpointer {
+            builder = builder.checkpointer(Arc::clone(checkpointer));
         }
         let graph = builder.build()?;
         let mut input = json!({ "n": 0 });
@@ -141,7 +141,7 @@ impl Engine for LangGraph {
         } else if cell.case == Case::Wide100 {
             input = wide().chain([("n".to_owned(), json!(0))]).collect();
         }
-        Ok(Self { graph, saver, memory: cell.saver == Saver::Memory, input })
+        Ok(Self { graph, checkpointer, memory: cell.checkpointer == Saver::Memory, input })
     }
 
     fn input(&self, run: u64) -> Result<Self::Input, Failure> {
@@ -159,8 +159,8 @@ impl Engine for LangGraph {
     }
 
     async fn stored(&self, run: u64) -> Result<Option<u64>, Failure> {
-        let Some(saver) = self.saver.as_ref().filter(|_| self.memory) else { return Ok(None) };
-        Ok(Some(saver.list(Some(&config(run)), None, None, None)?.len() as u64))
+        let Some(checkpointer) = self.checkpointer.as_ref().filter(|_| self.memory) else { return Ok(None) };
+        Ok(Some(checkpointer.list(Some(&config(run)), None, None, None)?.len() as u64))
     }
 }
 

@@ -72,7 +72,7 @@ struct Rusty {
     graph: Graph,
     spec: StateSpec,
     executor: Executor,
-    saver: Option<Arc<InMemoryCheckpointer>>,
+    checkpointer: Option<Arc<InMemoryCheckpointer>>,
     input: State,
 }
 
@@ -98,16 +98,16 @@ impl Engine for Rusty {
                 chain()?
             }
         };
-        let saver = match cell.saver {
+        let checkpointer = match cell.checkpointer {
             Saver::None => None,
             Saver::Memory => Some(Arc::new(InMemoryCheckpointer::new())),
             Saver::Sqlite => return Err(cell.no_such_saver()),
         };
-        let executor = match &saver {
-            Some(saver) => Executor::with_checkpointer(Arc::clone(saver) as Arc<dyn Checkpointer>),
+        let executor = match &checkpointer {
+            Some(checkpointer) => Executor::with_checkpointer(Arc::clone(checkpointer) as Arc<dyn Checkpointer>),
             None => Executor::new(),
         };
-        Ok(Self { graph, spec, executor, saver, input })
+        Ok(Self { graph, spec, executor, checkpointer, input })
     }
 
     fn input(&self, run: u64) -> Result<Self::Input, Failure> {
@@ -126,8 +126,8 @@ impl Engine for Rusty {
     }
 
     async fn stored(&self, run: u64) -> Result<Option<u64>, Failure> {
-        let Some(saver) = &self.saver else { return Ok(None) };
-        Ok(Some(saver.list(&format!("t{run}")).await?.len() as u64))
+        let Some(checkpointer) = &self.checkpointer else { return Ok(None) };
+        Ok(Some(checkpointer.list(&format!("t{run}")).await?.len() as u64))
     }
 }
 

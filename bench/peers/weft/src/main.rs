@@ -43,7 +43,7 @@ impl Engine for InProcess {
 
     async fn open(cell: &Cell) -> Result<Self, Failure> {
         let mut host = Host::new();
-        match cell.saver {
+        match cell.checkpointer {
             Saver::Memory => host = host.with_checkpointer(InMemoryCheckpointer::new()),
             Saver::Sqlite => {
                 let durability = match cell.waits {

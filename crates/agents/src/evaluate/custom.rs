@@ -15,7 +15,7 @@ const DECLARE: &str =
 /// Which tools there are depends on the enabled and opened sections.
 #[derive(Debug, Clone)]
 pub struct PromptTools {
-    scope: PromptScope,
+    prompt: PromptScope,
     ctx: Ctx,
 }
 
@@ -23,7 +23,7 @@ pub struct PromptTools {
 /// an argument of the nodes of a custom graph.
 #[derive(Debug, Clone)]
 pub struct PromptModel {
-    scope: PromptScope,
+    prompt: PromptScope,
     ctx: Ctx,
 }
 
@@ -37,8 +37,8 @@ impl PromptTools {
     /// # Cancel safety
     /// As [`ToolRunner::execute`](weftwork_tools::ToolRunner::execute).
     pub async fn execute(&self, call: &ToolCall) -> NodeResult<ToolResult> {
-        let runner = self.scope.runner()?.ok_or_else(no_prompt)?;
-        Ok(tool_result(call, &outcome_of_call(&self.ctx, &runner, call, &self.scope).await?))
+        let runner = self.prompt.runner()?.ok_or_else(no_prompt)?;
+        Ok(tool_result(call, &outcome_of_call(&self.ctx, &runner, call, &self.prompt).await?))
     }
 
     /// Calls a tool by its canonical name, as a call that the node itself makes.
@@ -50,10 +50,10 @@ impl PromptTools {
     /// # Cancel safety
     /// As [`execute`](Self::execute).
     pub async fn call(&self, name: &str, args: serde_json::Value) -> Result<ToolResult, CallError> {
-        let runner = self.scope.runner().map_err(CallError::Stopped)?;
+        let runner = self.prompt.runner().map_err(CallError::Stopped)?;
         let runner = runner.ok_or_else(|| CallError::Stopped(no_prompt()))?;
         let call = own_call(&self.ctx, &runner, name, args);
-        result_of_call(&self.ctx, &runner, &call, &self.scope).await
+        result_of_call(&self.ctx, &runner, &call, &self.prompt).await
     }
 }
 
@@ -71,8 +71,8 @@ impl PromptModel {
         messages: impl IntoIterator<Item = &'a Message>,
     ) -> NodeResult<Message> {
         let messages: Vec<&Message> = messages.into_iter().collect();
-        let bound = self.scope.model().ok_or_else(no_prompt)?;
-        let runner = self.scope.runner()?.ok_or_else(no_prompt)?;
+        let bound = self.prompt.model().ok_or_else(no_prompt)?;
+        let runner = self.prompt.runner()?.ok_or_else(no_prompt)?;
         let messages = for_model(messages.into_iter(), &self.ctx.calls().hidden);
         bound.answer(messages, runner.specs(), &self.ctx).await
     }
@@ -89,7 +89,7 @@ fn check_argument(argument: &str, info: &BuildInfo<'_>) -> Option<(String, Strin
 
 impl FromTask for PromptTools {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        Ok(Self { scope: PromptScope::from_task(input)?, ctx: Ctx::from_task(input)? })
+        Ok(Self { prompt: PromptScope::from_task(input)?, ctx: Ctx::from_task(input)? })
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
@@ -103,7 +103,7 @@ impl FromTask for PromptTools {
 
 impl FromTask for PromptModel {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        Ok(Self { scope: PromptScope::from_task(input)?, ctx: Ctx::from_task(input)? })
+        Ok(Self { prompt: PromptScope::from_task(input)?, ctx: Ctx::from_task(input)? })
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {

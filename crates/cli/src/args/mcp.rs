@@ -88,8 +88,8 @@ pub(crate) struct McpLogin {
     #[arg(long)]
     pub(crate) device: bool,
     /// Scopes to ask for, separated by spaces, instead of those that the server names
-    #[arg(long, value_name = "SCOPES")]
-    pub(crate) scope: Option<String>,
+    #[arg(long = "scope", value_name = "SCOPES")]
+    pub(crate) scopes: Option<String>,
     /// Print the address only
     #[arg(long)]
     pub(crate) no_open: bool,

@@ -183,8 +183,8 @@ pub(crate) struct Prune {
     #[arg(long, value_name = "AGE", value_parser = parse::duration)]
     pub(crate) older_than: Duration,
     /// Keep the threads, and delete all but their newest N checkpoints; includes waiting threads
-    #[arg(long, value_name = "N")]
-    pub(crate) keep: Option<NonZeroUsize>,
+    #[arg(id = "keep", long = "keep", value_name = "N")]
+    pub(crate) newest: Option<NonZeroUsize>,
     /// Keep the threads, and delete the events of runs that ended that long ago, but not outcomes,
     /// messages and checkpoints
     #[arg(long, conflicts_with_all = ["keep", "waiting", "dry_run"])]

@@ -46,7 +46,7 @@ async fn verify_store(json: bool, context: &CommandContext) -> Result<Exit, CliE
     not_cut_to_nothing(context)?;
     if let Some(store) = open_sqlite(context)? {
         let damage = store.verify()?;
-        found.extend(damage.into_iter().map(|damage| (damage.place, damage.what)));
+        found.extend(damage.into_iter().map(|damage| (damage.location, damage.what)));
     }
     let store = context.store_there()?;
     let who = Principal::local();
@@ -90,7 +90,7 @@ fn not_cut_to_nothing(context: &CommandContext) -> Result<(), CliError> {
     let StorePlace::Sqlite(file) = &context.config.store.value else { return Ok(()) };
     match std::fs::metadata(file) {
         Ok(found) if found.len() == 0 => Err(CliError::from(StoreError::Corrupt {
-            place: file.display().to_string(),
+            location: file.display().to_string(),
             what: "the file is empty: it was truncated, or never held a store".to_owned(),
         })),
         _ => Ok(()),
@@ -99,9 +99,9 @@ fn not_cut_to_nothing(context: &CommandContext) -> Result<(), CliError> {
 
 fn place_and_what(problem: StoreError) -> (String, String) {
     match problem {
-        StoreError::Corrupt { place, what } => (place, what),
-        StoreError::Newer { place, found, known } => {
-            (place, format!("format {found}; this program supports up to {known}"))
+        StoreError::Corrupt { location, what } => (location, what),
+        StoreError::Newer { location, found, known } => {
+            (location, format!("format {found}; this program supports up to {known}"))
         }
         other => (String::new(), other.to_string()),
     }
@@ -125,11 +125,11 @@ async fn compact_store(context: &CommandContext) -> Result<Exit, CliError> {
 
 fn back_up_store(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
     let Some(store) = open_sqlite(context)? else {
-        let place = context.config.store.value.to_string();
+        let location = context.config.store.value.to_string();
         let reason =
             "only SQLite stores can be backed up; use pg_dump for Postgres, or weft store export";
         let reason = reason.to_owned();
-        return Err(StoreError::Unavailable { place, reason, retriable: false }.into());
+        return Err(StoreError::Unavailable { location, reason, retriable: false }.into());
     };
     store.backup(file)?;
     context.terminal.note(format_args!("copied to {}", file.display()));
@@ -138,10 +138,10 @@ fn back_up_store(file: &Path, context: &CommandContext) -> Result<Exit, CliError
 
 async fn restore_store(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {
     let StorePlace::Sqlite(path) = &context.config.store.value else {
-        let place = context.config.store.value.to_string();
+        let location = context.config.store.value.to_string();
         let reason = "only SQLite stores are restored; use psql or pg_restore for Postgres, or weft store import";
         let reason = reason.to_owned();
-        return Err(StoreError::Unavailable { place, reason, retriable: false }.into());
+        return Err(StoreError::Unavailable { location, reason, retriable: false }.into());
     };
     let terminal = &context.terminal;
     let restored = SqliteStore::restore(file, path).inspect_err(|error| {
@@ -150,8 +150,9 @@ async fn restore_store(file: &Path, context: &CommandContext) -> Result<Exit, Cl
         }
     })?;
     let threads = upkeep::all_threads(context.store()?.as_ref(), &Principal::local()).await?.len();
-    let place = &context.config.store.value;
-    terminal.note(format_args!("restored {threads} threads into {place} from {}", file.display()));
+    let location = &context.config.store.value;
+    terminal
+        .note(format_args!("restored {threads} threads into {location} from {}", file.display()));
     if let Some(replaced) = restored.replaced {
         terminal.note(format_args!("the store that was there is now {}", replaced.display()));
     }

@@ -8,7 +8,7 @@ use weftwork_testkit::{LoopbackServer, Reply};
 const SAY: &[&str] = &["run", "desk", "--thread", "t", "--input", "Where is order A1001?"];
 
 /// Formats a command and its result for a snapshot.
-fn told(home: &Home, args: &[&str], came: &Came) -> String {
+fn transcript_of(home: &Home, args: &[&str], came: &Came) -> String {
     let mut text = String::new();
     writeln!(text, "$ weft {}", args.join(" ")).expect("written");
     for (name, said) in [("", &came.out), ("! ", &came.errors)] {
@@ -22,7 +22,7 @@ fn told(home: &Home, args: &[&str], came: &Came) -> String {
 
 /// Runs commands one after the other and formats their results.
 fn transcript(home: &Home, commands: &[&[&str]]) -> String {
-    commands.iter().map(|args| told(home, args, &home.weft(args))).collect()
+    commands.iter().map(|args| transcript_of(home, args, &home.weft(args))).collect()
 }
 
 /// Replaces ids of questions and runs, which differ between test runs.

@@ -118,7 +118,7 @@ struct Desk {
     served: Option<Served>,
     thread: String,
     /// The story so far, for failures.
-    told: Vec<String>,
+    history: Vec<String>,
 }
 
 /// The time at which something happens to a run.
@@ -153,7 +153,7 @@ impl Desk {
             _model: model,
             served: None,
             thread: String::new(),
-            told: Vec::new(),
+            history: Vec::new(),
         };
         tokio::task::block_in_place(|| desk.serve());
         let created = desk.send("POST /threads", &json!({}));
@@ -212,12 +212,12 @@ impl Desk {
 
     /// Requests a run, and returns its id, unless it is refused.
     fn run(&mut self, mut body: Value) -> Option<String> {
-        self.told.push(body.to_string());
+        self.history.push(body.to_string());
         body["assistant_id"] = json!("desk");
         let run = self.of_thread("POST", "/runs", &body);
         let id = run["run_id"].as_str().map(str::to_owned);
         if id.is_none() {
-            self.told.push(format!("refused: {run}"));
+            self.history.push(format!("refused: {run}"));
         }
         id
     }
@@ -243,7 +243,7 @@ impl Desk {
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        panic!("{what} did not happen: {:#?}", self.told);
+        panic!("{what} did not happen: {:#?}", self.history);
     }
 
     fn ended(&self) {
@@ -266,21 +266,21 @@ impl Desk {
     fn disturb(&mut self, run: &str, random: &mut Random) {
         match random.below(7) {
             0 => {
-                self.told.push("cancelled".to_owned());
+                self.history.push("cancelled".to_owned());
                 self.of_thread("POST", &format!("/runs/{run}/cancel?wait=true"), &json!({}));
             }
             6 => {
-                self.told.push("rolled back".to_owned());
+                self.history.push("rolled back".to_owned());
                 let path = format!("/runs/{run}/cancel?wait=true&action=rollback");
                 self.of_thread("POST", &path, &json!({}));
             }
             1 => {
-                self.told.push("killed".to_owned());
+                self.history.push("killed".to_owned());
                 self.served.take().expect("it is served").kill();
                 self.serve();
             }
             2 => {
-                self.told.push("stopped".to_owned());
+                self.history.push("stopped".to_owned());
                 self.served.take().expect("it is served").terminate();
                 self.serve();
             }
@@ -288,7 +288,7 @@ impl Desk {
                 let strategy = STRATEGIES[random.below(STRATEGIES.len())];
                 self.run(Self::said("What is the weather?", strategy));
             }
-            _ => self.told.push("nothing".to_owned()),
+            _ => self.history.push("nothing".to_owned()),
         }
         self.ended();
         self.check_once();
@@ -297,7 +297,7 @@ impl Desk {
     fn check_once(&self) {
         for order in ORDERS {
             let refunds = self.refunds(order);
-            assert!(refunds <= 1, "{order} was refunded {refunds} times: {:#?}", self.told);
+            assert!(refunds <= 1, "{order} was refunded {refunds} times: {:#?}", self.history);
         }
     }
 
@@ -318,7 +318,7 @@ impl Desk {
         };
         let Some(run) = self.run(body) else { return };
         let moment = MOMENTS[random.below(MOMENTS.len())];
-        self.told.push(format!("at {moment:?}"));
+        self.history.push(format!("at {moment:?}"));
         self.wait_for(moment, refunds, model_calls);
         self.disturb(&run, random);
     }
@@ -343,12 +343,12 @@ impl Desk {
             self.ended();
             self.check_once();
         }
-        panic!("the conversation did not end: {:#?}", self.told);
+        panic!("the conversation did not end: {:#?}", self.history);
     }
 
     fn check_end(&self, messages: &[Value]) {
         for order in ORDERS {
-            assert_eq!(self.refunds(order), 1, "{order}: {:#?}", self.told);
+            assert_eq!(self.refunds(order), 1, "{order}: {:#?}", self.history);
         }
         let results: Vec<&str> =
             messages.iter().filter_map(|message| message["tool_call_id"].as_str()).collect();
@@ -356,7 +356,7 @@ impl Desk {
         for call in calls.flatten() {
             let id = call["id"].as_str().expect("an id");
             let found = results.iter().filter(|result| **result == id).count();
-            assert_eq!(found, 1, "results of {call}: {:#?} {messages:#?}", self.told);
+            assert_eq!(found, 1, "results of {call}: {:#?} {messages:#?}", self.history);
         }
     }
 }
@@ -396,7 +396,7 @@ async fn each_refund_is_made_once_however_the_conversation_goes_on() {
         let mut random = Random::new(seed);
         let mut desk = Desk::new(seed).await;
         let run = desk.run(Desk::said("Refund both orders.", "reject"));
-        assert!(run.is_some(), "{:?}", desk.told);
+        assert!(run.is_some(), "{:?}", desk.history);
         desk.ended();
         for _ in 0..=random.below(STEPS_MAX) {
             desk.step(&mut random);

@@ -7,12 +7,12 @@ use crate::trial;
 fn failed() -> Home {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let args = ["run", "failing", "--thread", "t", "--input-json", "{}"];
-    let came = told(&home, Some("no luck"), &args);
+    let came = run_trial(&home, Some("no luck"), &args);
     assert_eq!(came.status, Some(1), "{came:?}");
     home
 }
 
-fn told(home: &Home, fails: Option<&str>, args: &[&str]) -> Came {
+fn run_trial(home: &Home, fails: Option<&str>, args: &[&str]) -> Came {
     let mut command = home.program(&trial::program(), args);
     if let Some(why) = fails {
         command.env("WEFT_TRIAL_FAILS", why);
@@ -22,7 +22,7 @@ fn told(home: &Home, fails: Option<&str>, args: &[&str]) -> Came {
 
 /// Returns the id of the failed run of the thread.
 fn run_of(home: &Home) -> String {
-    let shown = told(home, None, &["threads", "show", "t"]).out;
+    let shown = run_trial(home, None, &["threads", "show", "t"]).out;
     let (_, rest) = shown.split_once("no luck (run ").expect("a failed run");
     rest.split_once(')').expect("its id").0.to_owned()
 }
@@ -31,19 +31,19 @@ fn run_of(home: &Home) -> String {
 fn a_failed_run_is_requeued_and_executed_here() {
     let home = failed();
     let run = run_of(&home);
-    let came = told(&home, Some("no luck"), &["runs", "requeue", &run]);
+    let came = run_trial(&home, Some("no luck"), &["runs", "requeue", &run]);
     assert_eq!(came.status, Some(1), "it fails once more: {came:?}");
     assert_eq!(run_of(&home), run, "it is the same run");
-    let came = told(&home, None, &["runs", "requeue", &run, "--json"]);
+    let came = run_trial(&home, None, &["runs", "requeue", &run, "--json"]);
     assert_eq!(came.status, Some(0), "{came:?}");
     let outcome = came.out.lines().last().expect("a line");
     assert!(outcome.contains(&run) && outcome.contains("\"name\":\"done\""), "{came:?}");
-    let came = told(&home, None, &["runs", "requeue", &run]);
+    let came = run_trial(&home, None, &["runs", "requeue", &run]);
     assert_eq!(came.status, Some(2), "{came:?}");
     let refused =
         format!("error[W0217]: run `{run}` of thread `t` cannot be requeued: it completed");
     assert!(came.errors.contains(&refused), "{came:?}");
-    let came = told(&home, None, &["runs", "requeue", "nobody"]);
+    let came = run_trial(&home, None, &["runs", "requeue", "nobody"]);
     assert_eq!(came.status, Some(2), "{came:?}");
     assert!(came.errors.contains("run `nobody` does not exist"), "{came:?}");
 }
@@ -52,21 +52,21 @@ fn a_failed_run_is_requeued_and_executed_here() {
 fn a_run_requeued_with_leave_waits_for_a_worker() {
     let home = failed();
     let run = run_of(&home);
-    let came = told(&home, None, &["runs", "requeue", &run, "--leave"]);
+    let came = run_trial(&home, None, &["runs", "requeue", &run, "--leave"]);
     assert_eq!(came.status, Some(0), "{came:?}");
     assert_eq!(came.errors, format!("requeued run {run} of thread t for a worker\n"));
-    assert!(told(&home, None, &["threads", "list"]).out.contains("not started"));
-    let came = told(&home, None, &["runs", "requeue", &run, "--leave"]);
+    assert!(run_trial(&home, None, &["threads", "list"]).out.contains("not started"));
+    let came = run_trial(&home, None, &["runs", "requeue", &run, "--leave"]);
     assert!(came.errors.contains("error[W0202]"), "{came:?}");
     // An answer without a known question does not start the run.
     for answer in [&["--reject"][..], &["--answer", "yes"], &["--answer-json", "x=1"]] {
-        let came = told(&home, None, &[&["threads", "resume", "t"][..], answer].concat());
+        let came = run_trial(&home, None, &[&["threads", "resume", "t"][..], answer].concat());
         assert_eq!(came.status, Some(2), "{came:?}");
         assert!(came.errors.contains("error[W0709]"), "{came:?}");
         assert!(came.errors.contains("its last run is unfinished"), "{came:?}");
     }
-    assert!(told(&home, None, &["threads", "list"]).out.contains("not started"));
-    let came = told(&home, None, &["threads", "resume", "t"]);
+    assert!(run_trial(&home, None, &["threads", "list"]).out.contains("not started"));
+    let came = run_trial(&home, None, &["threads", "resume", "t"]);
     assert_eq!(came.status, Some(0), "{came:?}");
 }
 
@@ -74,15 +74,16 @@ fn a_run_requeued_with_leave_waits_for_a_worker() {
 fn a_run_on_a_busy_thread_is_refused_or_queued() {
     let home = failed();
     let run = run_of(&home);
-    told(&home, None, &["runs", "requeue", &run, "--leave"]);
+    run_trial(&home, None, &["runs", "requeue", &run, "--leave"]);
     let again = ["run", "failing", "--thread", "t", "--input-json", "{}"];
-    let came = told(&home, None, &again);
+    let came = run_trial(&home, None, &again);
     assert_eq!(came.status, Some(2), "{came:?}");
     assert!(came.errors.contains("error[W0202]"), "{came:?}");
-    let came = told(&home, None, &[&again[..], &["--multitask", "enqueue", "--json"]].concat());
+    let came =
+        run_trial(&home, None, &[&again[..], &["--multitask", "enqueue", "--json"]].concat());
     assert_eq!(came.status, Some(0), "{came:?}");
     assert!(came.errors.contains("the run is queued"), "{came:?}");
-    let shown = told(&home, None, &["threads", "show", "t"]).out;
+    let shown = run_trial(&home, None, &["threads", "show", "t"]).out;
     let ended: Vec<_> = shown.lines().filter(|line| line.starts_with("run ")).collect();
     assert_eq!(ended.len(), 2, "{shown}");
     assert!(ended.iter().all(|line| line.ends_with("completed")), "both completed: {shown}");
@@ -92,7 +93,7 @@ fn a_run_on_a_busy_thread_is_refused_or_queued() {
 fn a_run_that_failed_at_its_input_is_requeued_by_resume() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let failing = |input: &str| {
-        told(&home, None, &["run", "failing", "--thread", "t", "--input-json", input])
+        run_trial(&home, None, &["run", "failing", "--thread", "t", "--input-json", input])
     };
     let came = failing("{\"nmae\": \"Ada\"}");
     assert_eq!(came.status, Some(1), "{came:?}");
@@ -102,10 +103,10 @@ fn a_run_that_failed_at_its_input_is_requeued_by_resume() {
         line.unwrap_or_else(|| panic!("{came:?}")).to_owned()
     };
     for _ in 0..2 {
-        let again = told(&home, None, &["threads", "resume", "t"]);
+        let again = run_trial(&home, None, &["threads", "resume", "t"]);
         assert_eq!((again.status, why(&again)), (Some(1), why(&came)), "{again:?}");
     }
-    let shown = told(&home, None, &["threads", "show", "t"]).out;
+    let shown = run_trial(&home, None, &["threads", "show", "t"]).out;
     assert_eq!(shown.matches("failed: ").count(), 1, "no other run: {shown}");
     let came = failing("{\"name\": \"Ada\"}");
     assert_eq!(came.status, Some(0), "{came:?}");
@@ -117,18 +118,18 @@ fn a_run_that_failed_at_its_input_is_requeued_by_resume() {
 fn an_input_replaces_an_open_question_with_a_note() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let run = ["run", "changing", "--thread", "t", "--input-json", "{}"];
-    let first = told(&home, None, &run);
+    let first = run_trial(&home, None, &run);
     assert!(!first.errors.contains("replaced"), "{first:?}");
     let wrong = ["run", "changing", "--thread", "t", "--input-json", "{\"nmae\":1}"];
-    let wrong = told(&home, None, &wrong);
+    let wrong = run_trial(&home, None, &wrong);
     assert!(wrong.errors.contains("error[W0105]"), "{wrong:?}");
     assert!(!wrong.errors.contains("replaced"), "the question is still open: {wrong:?}");
-    let second = told(&home, None, &run);
+    let second = run_trial(&home, None, &run);
     assert_eq!(second.status, Some(3), "it asks again: {second:?}");
     let said =
         "the input replaced this open question:\n? the agent asks:\n    \"What is your name?\"\n";
     assert!(second.errors.contains(said), "{second:?}");
-    let shown = told(&home, None, &["threads", "show", "t"]).out;
+    let shown = run_trial(&home, None, &["threads", "show", "t"]).out;
     assert_eq!(shown.matches("  ended at a question\n").count(), 1, "{shown}");
     assert_eq!(shown.matches("  waits for an answer\n").count(), 1, "{shown}");
 }
@@ -138,11 +139,11 @@ fn a_failed_input_does_not_block_nodes_that_are_due() {
     for strategy in ["reject", "enqueue", "rollback"] {
         let home = failed();
         let wrong = ["run", "failing", "--thread", "t", "--input-json", "{\"nmae\":1}"];
-        let came = told(&home, None, &[&wrong[..], &["--multitask", strategy]].concat());
+        let came = run_trial(&home, None, &[&wrong[..], &["--multitask", strategy]].concat());
         assert!(came.errors.contains("error[W0105]"), "{came:?}");
-        let came = told(&home, None, &["threads", "resume", "t"]);
+        let came = run_trial(&home, None, &["threads", "resume", "t"]);
         assert_eq!(came.status, Some(0), "{strategy}: {came:?}");
-        assert!(told(&home, None, &["threads", "state", "t"]).out.contains("done"));
+        assert!(run_trial(&home, None, &["threads", "state", "t"]).out.contains("done"));
     }
 }
 
@@ -150,7 +151,7 @@ fn a_failed_input_does_not_block_nodes_that_are_due() {
 fn a_run_that_was_rolled_back_is_not_resumed() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let run = |fails: Option<&str>, more: &[&str]| {
-        told(
+        run_trial(
             &home,
             fails,
             &[&["run", "failing", "--thread", "t", "--input-json"][..], more].concat(),
@@ -158,13 +159,13 @@ fn a_run_that_was_rolled_back_is_not_resumed() {
     };
     assert_eq!(run(None, &["{}"]).status, Some(0));
     assert_eq!(run(Some("no luck"), &["{\"name\":\"x\"}"]).status, Some(1));
-    let left = told(&home, None, &["runs", "requeue", &run_of(&home), "--leave"]);
+    let left = run_trial(&home, None, &["runs", "requeue", &run_of(&home), "--leave"]);
     assert_eq!(left.status, Some(0), "{left:?}");
     let came = run(None, &["{\"nmae\":1}", "--multitask", "rollback"]);
     assert!(came.errors.contains("error[W0105]"), "{came:?}");
-    let came = told(&home, None, &["threads", "resume", "t"]);
+    let came = run_trial(&home, None, &["threads", "resume", "t"]);
     assert!(came.errors.contains("error[W0105]"), "{came:?}");
-    let shown = told(&home, None, &["threads", "show", "t"]).out;
+    let shown = run_trial(&home, None, &["threads", "show", "t"]).out;
     assert_eq!(shown.matches("\nrun ").count(), 3, "{shown}");
     assert!(shown.contains("  cancelled\n"), "{shown}");
 }

@@ -105,7 +105,7 @@ pub(crate) enum Violation {
     /// A call was made again although its answer was on record.
     Repeated(Repeat),
     /// The provider was asked more often than the journal says, with what was possibly paid.
-    AskedMoreThanTold { prompt: String, asked: u64, told: u64 },
+    AskedMoreThanTold { prompt: String, asked: u64, reported: u64 },
     /// The provider was asked something that the journal does not know.
     Unrecorded { request: u64 },
     /// A call has no result although every run ended.
@@ -209,7 +209,7 @@ fn check_requests(facts: &Facts, violations: &mut Vec<Violation>) {
         let asked = asked.get(prompt).copied().unwrap_or_default();
         if asked > told {
             let prompt = prompt.to_owned();
-            violations.push(Violation::AskedMoreThanTold { prompt, asked, told });
+            violations.push(Violation::AskedMoreThanTold { prompt, asked, reported: told });
         }
     }
 }
@@ -365,7 +365,7 @@ mod tests {
         let again = Request { number: 6, prompt: "A".to_owned() };
         let violations = found(|facts| facts.requests.push(again));
         let repeat = Violation::Repeated(Repeat::AfterAnswer { recorded: 4, again: 6 });
-        let more = Violation::AskedMoreThanTold { prompt: "A".to_owned(), asked: 3, told: 2 };
+        let more = Violation::AskedMoreThanTold { prompt: "A".to_owned(), asked: 3, reported: 2 };
         assert_eq!(violations, [repeat, more]);
     }
 

@@ -50,7 +50,7 @@ impl Provider {
         // The process ends itself when the pipe to it closes.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("starts");
-        let mut told = told(child.stdout.take().expect("a pipe"));
+        let mut told = reported_lines(child.stdout.take().expect("a pipe"));
         let address = told.next().expect("the provider says where it listens");
         (Self { child, log: log.to_owned(), address }, told)
     }
@@ -77,7 +77,7 @@ impl Drop for Provider {
     }
 }
 
-fn told(stdout: ChildStdout) -> impl Iterator<Item = String> + Send {
+fn reported_lines(stdout: ChildStdout) -> impl Iterator<Item = String> + Send {
     let lines = BufReader::new(stdout).lines().map_while(Result::ok);
     lines.filter_map(|line| {
         // The test harness begins a line of its own.

@@ -10,7 +10,7 @@ const SHOWN_MAX: usize = 160;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// A JSON pointer into the canonical traces.
-    pub place: String,
+    pub pointer: String,
     /// The value expected there; absent if none was.
     pub expected: Option<Json>,
     /// The value found there; absent if there is none.
@@ -19,10 +19,10 @@ pub struct Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = if self.place.is_empty() { "/" } else { &self.place };
+        let pointer = if self.pointer.is_empty() { "/" } else { &self.pointer };
         let expected = shown(self.expected.as_ref());
         let got = shown(self.got.as_ref());
-        write!(f, "{place} expected {expected} got {got}")
+        write!(f, "{pointer} expected {expected} got {got}")
     }
 }
 
@@ -36,17 +36,17 @@ fn shown(value: Option<&Json>) -> String {
 
 /// The first difference. Numbers are compared by value, but true is not 1.
 pub(super) fn first(expected: &Json, got: &Json) -> Option<Difference> {
-    let mut place = String::new();
-    walk(Some(expected), Some(got), &mut place)
+    let mut pointer = String::new();
+    walk(Some(expected), Some(got), &mut pointer)
 }
 
-fn walk(a: Option<&Json>, b: Option<&Json>, place: &mut String) -> Option<Difference> {
+fn walk(a: Option<&Json>, b: Option<&Json>, pointer: &mut String) -> Option<Difference> {
     match (a, b) {
         (Some(Json::Object(a)), Some(Json::Object(b))) => {
             let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
             for name in names {
                 let step = name.replace('~', "~0").replace('/', "~1");
-                let found = below(a.get(name), b.get(name), place, &step);
+                let found = below(a.get(name), b.get(name), pointer, &step);
                 if found.is_some() {
                     return found;
                 }
@@ -54,18 +54,25 @@ fn walk(a: Option<&Json>, b: Option<&Json>, place: &mut String) -> Option<Differ
             None
         }
         (Some(Json::Array(a)), Some(Json::Array(b))) => (0..a.len().max(b.len()))
-            .find_map(|index| below(a.get(index), b.get(index), place, &index.to_string())),
+            .find_map(|index| below(a.get(index), b.get(index), pointer, &index.to_string())),
         (Some(a), Some(b)) if same(a, b) => None,
-        (a, b) => Some(Difference { place: place.clone(), expected: a.cloned(), got: b.cloned() }),
+        (a, b) => {
+            Some(Difference { pointer: pointer.clone(), expected: a.cloned(), got: b.cloned() })
+        }
     }
 }
 
-fn below(a: Option<&Json>, b: Option<&Json>, place: &mut String, step: &str) -> Option<Difference> {
-    let length = place.len();
-    place.push('/');
-    place.push_str(step);
-    let found = walk(a, b, place);
-    place.truncate(length);
+fn below(
+    a: Option<&Json>,
+    b: Option<&Json>,
+    pointer: &mut String,
+    step: &str,
+) -> Option<Difference> {
+    let length = pointer.len();
+    pointer.push('/');
+    pointer.push_str(step);
+    let found = walk(a, b, pointer);
+    pointer.truncate(length);
     found
 }
 

@@ -31,24 +31,24 @@ impl<'a> Cursor<'a> {
     }
 
     /// The JSON pointer to this place.
-    pub(crate) fn place(&self) -> String {
-        let mut place = self.up.map(Cursor::place).unwrap_or_default();
+    pub(crate) fn pointer(&self) -> String {
+        let mut pointer = self.up.map(Cursor::pointer).unwrap_or_default();
         match self.step {
             Step::Root => {}
             Step::Member(name) => {
-                place.push('/');
-                place.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                pointer.push('/');
+                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
             }
-            Step::Item(index) => place.push_str(&format!("/{index}")),
+            Step::Item(index) => pointer.push_str(&format!("/{index}")),
         }
-        place
+        pointer
     }
 
     /// The error that something else was expected here.
     pub(crate) fn expected(&self, expected: impl Into<String>) -> SpecError {
-        let place = self.place();
+        let pointer = self.pointer();
         SpecError::Unexpected {
-            place: if place.is_empty() { "/".to_owned() } else { place },
+            pointer: if pointer.is_empty() { "/".to_owned() } else { pointer },
             found: cut(self.json),
             expected: expected.into(),
         }

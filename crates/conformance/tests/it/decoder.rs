@@ -137,9 +137,9 @@ fn garble(text: &str, random: &mut Random) -> String {
 fn check_error(error: &SpecError, spec: &Json) {
     let text = error.to_string();
     assert!(!text.contains('\n') && text.len() < 400, "{text}");
-    if let SpecError::Unexpected { place, expected, .. } = error {
+    if let SpecError::Unexpected { pointer, expected, .. } = error {
         assert!(!expected.is_empty(), "{text}");
-        let found = if place == "/" { Some(spec) } else { spec.pointer(place) };
+        let found = if pointer == "/" { Some(spec) } else { spec.pointer(pointer) };
         assert!(found.is_some(), "{text} names a place that is not in {spec}");
     }
 }

@@ -228,7 +228,7 @@ fn goes_on(mut machine: Machine, delta_base: &DeltaBase) -> String {
     format!("read, {} due, {values} values, {went}", due.min(5))
 }
 
-fn told(way: Way) -> String {
+fn describe(way: Way) -> String {
     way.unwrap_or_else(|error| {
         let name = format!("{error:?}");
         let expected = match &error {
@@ -245,19 +245,19 @@ fn stored_bytes_never_panic() {
     let none = (usize::MAX, [].as_slice());
     for id in 0..corpus.rows.len() {
         for plan in [&corpus.plan, &corpus.newer] {
-            let came = told(corpus.load(plan, id, none, corpus.plan.layout()));
+            let came = describe(corpus.load(plan, id, none, corpus.plan.layout()));
             assert!(came.starts_with("read") && came.ends_with("goes on"), "row {id}: {came}");
         }
-        assert!(told(corpus.read_output(&corpus.outputs[id])).ends_with("writes"));
+        assert!(describe(corpus.read_output(&corpus.outputs[id])).ends_with("writes"));
     }
     let all: Vec<&[u8]> = corpus.rows.iter().chain(&corpus.outputs).map(Vec::as_slice).collect();
     let ways = fuzz::rounds(ROUNDS, |random| {
         let at = random.below(corpus.rows.len());
         match random.below(8) {
-            0 => format!("names: {}", told(corpus.other_layout(random))),
+            0 => format!("names: {}", describe(corpus.other_layout(random))),
             1 => {
                 let bytes = mutated(&corpus.outputs[at], &all, 0, random);
-                format!("output: {}", told(corpus.read_output(&bytes)))
+                format!("output: {}", describe(corpus.read_output(&bytes)))
             }
             way => {
                 // One time in many the head, which only names what it must be.
@@ -266,7 +266,7 @@ fn stored_bytes_never_panic() {
                 let id = (at + random.below(3)).min(corpus.rows.len() - 1);
                 let plan = if way == 2 { &corpus.newer } else { &corpus.plan };
                 let layout = corpus.plan.layout();
-                format!("row: {}", told(corpus.load(plan, id, (at, &bytes), layout)))
+                format!("row: {}", describe(corpus.load(plan, id, (at, &bytes), layout)))
             }
         }
     });

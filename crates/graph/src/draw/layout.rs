@@ -5,7 +5,7 @@
 //! the middle of the neighbours. Places within a layer are the nearest to the neighbours that keep
 //! the order (`place`).
 
-use super::place::{Item, place};
+use super::place::{Item, place_items};
 
 const GAP_X: f64 = 28.0;
 const GAP_Y: f64 = 46.0;
@@ -213,7 +213,7 @@ fn put(cells: &mut [Cell], rows: &[Vec<usize>], chains: &[Vec<usize>]) {
                 wish: side.and_then(|side| middle(&side[*cell], at)).unwrap_or(at[*cell]),
             })
             .collect();
-        row.iter().zip(place(&items)).for_each(|(cell, x)| at[*cell] = x);
+        row.iter().zip(place_items(&items)).for_each(|(cell, x)| at[*cell] = x);
     };
     rows.iter().for_each(|row| near(row, &mut at, None));
     // An even number less one ends with a sweep down: what follows hangs below what it follows.

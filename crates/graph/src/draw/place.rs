@@ -12,7 +12,7 @@ pub(super) struct Item {
 ///
 /// Source: pool adjacent violators (Ayer and others, 1955) on the wishes less the room that the
 /// items before need.
-pub(super) fn place(items: &[Item]) -> Vec<f64> {
+pub(super) fn place_items(items: &[Item]) -> Vec<f64> {
     let mut offsets = Vec::with_capacity(items.len());
     let mut offset = 0.0;
     let mut before = 0.0;
@@ -49,14 +49,14 @@ mod tests {
 
     #[test]
     fn those_that_do_not_touch_get_their_wish() {
-        assert_eq!(place(&[item(10.0, 0.0), item(10.0, 50.0)]), [0.0, 50.0]);
-        assert_eq!(place(&[]), [0.0; 0]);
+        assert_eq!(place_items(&[item(10.0, 0.0), item(10.0, 50.0)]), [0.0, 50.0]);
+        assert_eq!(place_items(&[]), [0.0; 0]);
     }
 
     #[test]
     fn those_that_would_overlap_share_the_way() {
-        assert_eq!(place(&[item(10.0, 0.0), item(10.0, 0.0)]), [-5.0, 5.0]);
-        let three = place(&[item(10.0, 20.0), item(20.0, 0.0), item(10.0, 100.0)]);
+        assert_eq!(place_items(&[item(10.0, 0.0), item(10.0, 0.0)]), [-5.0, 5.0]);
+        let three = place_items(&[item(10.0, 20.0), item(20.0, 0.0), item(10.0, 100.0)]);
         assert_eq!(three, [2.5, 17.5, 100.0], "in their order, whatever they wish");
     }
 }

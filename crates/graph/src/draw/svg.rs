@@ -128,7 +128,7 @@ fn lines(out: &mut String, measured: &Measured<'_>) -> std::fmt::Result {
             Style::Edge => "",
             Style::Route => " class=\"route\"",
         };
-        let way = if line.from == line.to { around(measured, line.from) } else { curve(way) };
+        let way = if line.from == line.to { self_loop(measured, line.from) } else { curve(way) };
         writeln!(out, "<path{class} marker-end=\"url(#weft-arrow)\" d=\"{way}\"/>")?;
     }
     Ok(())
@@ -156,7 +156,7 @@ fn curve(way: &[Point]) -> String {
 }
 
 /// A line from a box to itself, at its right.
-fn around(measured: &Measured<'_>, index: usize) -> String {
+fn self_loop(measured: &Measured<'_>, index: usize) -> String {
     let (Some(size), Some(middle)) =
         (measured.sizes.get(index), measured.layout.middles.get(index))
     else {

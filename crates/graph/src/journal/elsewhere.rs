@@ -1,6 +1,6 @@
 //! Calls that are recorded on other branches of a thread, or on threads from which it was forked.
 
-use super::{Call, Place, Round, TaskJournal};
+use super::{Call, Round, TaskJournal, TaskPosition};
 use crate::run_loop::call_book::{MadeElsewhere, RecordedCalls, ReuseOrigins};
 use crate::run_loop::context::Earlier;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl TaskJournal {
 
     /// The same call on a branch from which this one descends.
     pub(super) async fn inherited(&self, call: &Call) -> Result<Option<Inherited>, Fault> {
-        let Some(branch) = self.place.branch.filter(|_| self.reuses_origins()) else {
+        let Some(branch) = self.position.branch.filter(|_| self.reuses_origins()) else {
             return Ok(None);
         };
         let is_first_step = self.book.history().reuses_origins() == ReuseOrigins::FirstStep;
@@ -39,11 +39,11 @@ impl TaskJournal {
             return Ok(None);
         }
         for origin in self.book.history().origins(branch).await?.iter() {
-            let mut place = Place { branch: origin.branch, ..self.place.clone() };
-            if let Some((_, _, step)) = place.path.first_mut() {
+            let mut position = TaskPosition { branch: origin.branch, ..self.position.clone() };
+            if let Some((_, _, step)) = position.path.first_mut() {
                 *step -= origin.earlier;
             }
-            let key = self.key(&call.intent, &call.occurrence, &place);
+            let key = self.key(&call.intent, &call.occurrence, &position);
             let found = self.book.history().find_on_thread(key).await?;
             let Some(found) = found else { continue };
             match &found.result {
@@ -99,12 +99,12 @@ impl TaskJournal {
         let mut found: Option<&CallRecord> = None;
         for branch in &recorded.branches {
             for earlier in 0..=recorded.supersteps {
-                let mut place = Place { branch: *branch, ..self.place.clone() };
-                if let Some((_, _, step)) = place.path.first_mut() {
+                let mut position = TaskPosition { branch: *branch, ..self.position.clone() };
+                if let Some((_, _, step)) = position.path.first_mut() {
                     *step -= earlier;
                 }
                 for intent in &intents {
-                    let key = self.key(intent, &call.occurrence, &place);
+                    let key = self.key(intent, &call.occurrence, &position);
                     match recorded.calls.get(&key) {
                         Some(settled) if settled.result.is_some() => return Some(settled),
                         other => found = found.or(other.map(|call| &**call)),

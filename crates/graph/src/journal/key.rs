@@ -1,6 +1,6 @@
 //! The key under which a call is on record.
 
-use super::Place;
+use super::TaskPosition;
 use serde::Serialize;
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
@@ -37,17 +37,17 @@ const ROOM: usize = 512;
 pub(super) fn key(
     intent: &Intent,
     occurrence: &Occurrence,
-    place: &Place,
+    position: &TaskPosition,
     attempt: u32,
 ) -> CallKey {
     let hashed = Hashed {
         attempt,
-        branch: place.branch,
+        branch: position.branch,
         input: intent.input,
         kind: intent.kind,
         name: &intent.name,
         occurrence,
-        path: &place.path,
+        path: &position.path,
         v: 1,
     };
     let mut bytes = Vec::with_capacity(ROOM);
@@ -75,12 +75,12 @@ mod tests {
         }
     }
 
-    fn place(branch: Option<CheckpointId>) -> Place {
+    fn position(branch: Option<CheckpointId>) -> TaskPosition {
         let path = vec![
             ("agent".to_owned(), "pull".to_owned(), 3),
             ("tool / \u{1}".to_owned(), "push:12".to_owned(), -1),
         ];
-        Place { branch, path, node: "tool".to_owned(), step: 4, attempt: 1 }
+        TaskPosition { branch, path, node: "tool".to_owned(), step: 4, attempt: 1 }
     }
 
     #[test]
@@ -92,25 +92,25 @@ mod tests {
         for branch in [None, Some(CheckpointId(7 << 80))] {
             for (occurrence, as_json) in &occurrences {
                 let intent = intent();
-                let place = place(branch);
+                let position = position(branch);
                 let canonical = hash(&json!({
                     "v": 1,
-                    "branch": place.branch,
-                    "path": place.path,
+                    "branch": position.branch,
+                    "path": position.path,
                     "kind": intent.kind,
                     "name": intent.name,
                     "input": intent.input,
                     "occurrence": as_json,
                     "attempt": 5,
                 }));
-                assert_eq!(key(&intent, occurrence, &place, 5), CallKey(canonical));
+                assert_eq!(key(&intent, occurrence, &position, 5), CallKey(canonical));
             }
         }
     }
 
     #[test]
     fn a_key_on_record_is_found_by_later_releases() {
-        let found = key(&intent(), &Occurrence::Nth(1), &place(Some(CheckpointId(1))), 0);
+        let found = key(&intent(), &Occurrence::Nth(1), &position(Some(CheckpointId(1))), 0);
         assert_eq!(
             found.0.to_string(),
             "f1db122c0a825a11fe29b65795d1de3cfabdd21849ae314ada227dd92d742dbf"

@@ -61,7 +61,7 @@ struct Noted {
 const FEW: usize = 8;
 
 impl Noted {
-    fn place(&self, key: CallKey) -> Option<usize> {
+    fn index_of(&self, key: CallKey) -> Option<usize> {
         if self.all.len() > FEW {
             return self.places.get(&key).copied();
         }
@@ -69,12 +69,12 @@ impl Noted {
     }
 
     fn put(&mut self, call: Arc<CallRecord>) {
-        let place = self.place(call.key);
-        match place.and_then(|at| self.all.get_mut(at)) {
+        let index = self.index_of(call.key);
+        match index.and_then(|at| self.all.get_mut(at)) {
             Some(known) => *known = call,
             None => self.push(call),
         }
-        self.freshen(place.unwrap_or(self.all.len() - 1));
+        self.freshen(index.unwrap_or(self.all.len() - 1));
     }
 
     fn take_fresh(&mut self) -> Calls {
@@ -111,7 +111,7 @@ impl TaskCalls {
 
     pub(crate) fn find(&self, key: CallKey) -> Option<Arc<CallRecord>> {
         let noted = lock(&self.0);
-        noted.place(key).and_then(|at| noted.all.get(at)).map(Arc::clone)
+        noted.index_of(key).and_then(|at| noted.all.get(at)).map(Arc::clone)
     }
 
     pub(crate) fn put(&self, call: Arc<CallRecord>) {
@@ -134,7 +134,7 @@ impl TaskCalls {
     fn give_back(&self, calls: &Calls) {
         let mut noted = lock(&self.0);
         for call in calls.iter().flat_map(|calls| &calls.0) {
-            if let Some(at) = noted.place(call.key) {
+            if let Some(at) = noted.index_of(call.key) {
                 noted.freshen(at);
             }
         }

@@ -33,7 +33,7 @@ impl Drop for InFlightWrite {
     fn drop(&mut self) {
         let Some(WriteProgress(stage)) = &self.loop_context.write_progress else { return };
         let error = StoreError::Unavailable {
-            place: format!("thread {}", self.loop_context.address.thread),
+            location: format!("thread {}", self.loop_context.address.thread),
             reason: "the run was cut off while its last checkpoint was written".to_owned(),
             retriable: false,
         };

@@ -23,7 +23,7 @@ impl CallBook for TaskRecorder {
     }
 
     fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>> {
-        Box::pin(async move { self.keep(call).await.map_err(|error| error.fault()) })
+        Box::pin(async move { self.store_call(call).await.map_err(|error| error.fault()) })
     }
 
     fn history(&self) -> &dyn CallHistory {
@@ -34,7 +34,7 @@ impl CallBook for TaskRecorder {
 impl TaskRecorder {
     /// Stores a call, and the outcomes of its task's nested calls, at once. With durability
     /// [`Exit`](weftwork_types::run::Durability::Exit), they are stored at the end of the run.
-    async fn keep(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
+    async fn store_call(&self, call: Arc<CallRecord>) -> Result<(), RuntimeError> {
         let loop_context = &self.loop_context;
         let of = &self.task_state.calls;
         let exit = loop_context.run.stores_last_only();

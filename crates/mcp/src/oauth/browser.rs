@@ -53,7 +53,7 @@ pub(crate) async fn log_in(
     }
     let callback = Callback::listen(plan.settings.callback_port).await?;
     let redirect = callback.address();
-    let scope = plan.scope.as_deref();
+    let scope = plan.scopes.as_deref();
     let grant = Grant::Code { redirect };
     let client = Client::obtain(plan.requests, metadata, plan.settings, grant, scope).await?;
     let secrets = Secrets::new();
@@ -105,7 +105,7 @@ fn authorization_url(
     query.append_pair("code_challenge", &challenge);
     query.append_pair("code_challenge_method", "S256");
     query.append_pair("resource", &plan.found.resource);
-    if let Some(scope) = &plan.scope {
+    if let Some(scope) = &plan.scopes {
         query.append_pair("scope", scope);
         if scope.split(' ').any(|one| one == super::login::OFFLINE) {
             // OpenID Connect gives refresh tokens only after a question.

@@ -8,7 +8,7 @@ pub(crate) struct Challenge {
     /// Address of the metadata of the protected resource (RFC 9728).
     pub(crate) resource_metadata: Option<String>,
     /// Scopes that the request needs.
-    pub(crate) scope: Option<String>,
+    pub(crate) scopes: Option<String>,
     /// Reason, such as `invalid_token` or `insufficient_scope`.
     pub(crate) error: Option<String>,
     /// Reason in words.
@@ -63,7 +63,7 @@ impl Challenge {
     fn set_parameter(&mut self, name: &str, value: String) {
         let member = match name.to_ascii_lowercase().as_str() {
             "resource_metadata" => &mut self.resource_metadata,
-            "scope" => &mut self.scope,
+            "scope" => &mut self.scopes,
             "error" => &mut self.error,
             "error_description" => &mut self.description,
             _ => return,
@@ -110,7 +110,7 @@ mod tests {
         let expected =
             |metadata: Option<&str>, scope: Option<&str>, error: Option<&str>| Challenge {
                 resource_metadata: metadata.map(str::to_owned),
-                scope: scope.map(str::to_owned),
+                scopes: scope.map(str::to_owned),
                 error: error.map(str::to_owned),
                 description: None,
             };

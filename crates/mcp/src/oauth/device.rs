@@ -28,7 +28,7 @@ pub(crate) async fn log_in(
             "its authorization server has no login by a code; log in without `--device`",
         ));
     };
-    let scope = plan.scope.as_deref();
+    let scope = plan.scopes.as_deref();
     let client =
         Client::obtain(plan.requests, metadata, plan.settings, Grant::Device, scope).await?;
     let mut form = vec![("resource", plan.found.resource.clone())];

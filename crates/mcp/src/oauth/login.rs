@@ -47,7 +47,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) requests: &'a Requests,
     pub(crate) settings: &'a OauthSettings,
     pub(crate) found: &'a Discovered,
-    pub(crate) scope: Option<String>,
+    pub(crate) scopes: Option<String>,
     pub(crate) clock: &'a dyn Clock,
 }
 
@@ -84,7 +84,7 @@ impl Login {
         let tokens = saved.tokens.as_ref();
         Ok(Some(LoginState {
             issuer: saved.issuer,
-            scope: tokens.and_then(|tokens| tokens.scope.clone()),
+            scopes: tokens.and_then(|tokens| tokens.scopes.clone()),
             is_ended: tokens.is_none(),
             ends_at: tokens.and_then(|tokens| tokens.life).map(|life| life.ends_at),
             is_renewable: tokens.is_some_and(|tokens| tokens.refresh.is_some()),
@@ -170,7 +170,7 @@ impl Login {
         let _turn = self.turn.lock().await;
         let _lock = self.file.lock().await?;
         let Some(mut saved) = self.file.read()? else { return Ok(()) };
-        let known = saved.tokens.as_ref().and_then(|tokens| tokens.scope.clone());
+        let known = saved.tokens.as_ref().and_then(|tokens| tokens.scopes.clone());
         saved.missing_scope =
             join_scopes([known, saved.missing_scope.take(), Some(to_words(scope))]);
         self.file.write(&saved)
@@ -199,7 +199,7 @@ impl Login {
         let plan = Plan {
             requests: &requests,
             settings: &self.settings,
-            scope: self.choose_scope(request, &probe.challenge, &found)?,
+            scopes: self.choose_scope(request, &probe.challenge, &found)?,
             found: &found,
             clock: self.clock.as_ref(),
         };
@@ -207,7 +207,7 @@ impl Login {
             LoginKind::Browser => browser::log_in(&plan, screen).await?,
             LoginKind::Device => device::log_in(&plan, screen).await?,
         };
-        self.store_login(&found, &client, tokens, plan.scope).await
+        self.store_login(&found, &client, tokens, plan.scopes).await
     }
 
     async fn store_login(
@@ -215,10 +215,10 @@ impl Login {
         found: &Discovered,
         client: &Client,
         tokens: Tokens,
-        scope: Option<String>,
+        scopes: Option<String>,
     ) -> Result<(), OauthError> {
         // A server that does not name the scopes gave those that were asked for.
-        let tokens = Tokens { scope: tokens.scope.clone().or(scope), ..tokens };
+        let tokens = Tokens { scopes: tokens.scopes.clone().or(scopes), ..tokens };
         let _turn = self.turn.lock().await;
         let _lock = self.file.lock().await?;
         self.file.write(&Saved {
@@ -242,14 +242,14 @@ impl Login {
         challenge: &Challenge,
         found: &Discovered,
     ) -> Result<Option<String>, OauthError> {
-        if let Some(own) = &request.scope {
+        if let Some(own) = &request.scopes {
             return Ok(Some(own.clone()).filter(|own| !own.is_empty()));
         }
         let of_server = || {
             let named = Some(found.scopes.join(" ")).filter(|named| !named.is_empty());
-            challenge.scope.clone().or(named)
+            challenge.scopes.clone().or(named)
         };
-        let base = self.settings.scope.clone().or_else(of_server);
+        let base = self.settings.scopes.clone().or_else(of_server);
         // A file that cannot be read is replaced.
         let missing = self.file.read().unwrap_or_default().and_then(|saved| saved.missing_scope);
         let has_offline = found.metadata.scopes.iter().any(|scope| scope == OFFLINE);

@@ -39,7 +39,7 @@ pub struct LoginRequest {
     /// The way to log in.
     pub kind: LoginKind,
     /// Scopes to ask for, separated by spaces, instead of those that the server names.
-    pub scope: Option<String>,
+    pub scopes: Option<String>,
 }
 
 /// The next action of the person who logs in.
@@ -77,7 +77,7 @@ pub struct LoginState {
     /// The authorization server.
     pub issuer: String,
     /// Scopes of the token, if they are known.
-    pub scope: Option<String>,
+    pub scopes: Option<String>,
     /// `true` if the authorization server has ended the login.
     pub is_ended: bool,
     /// The end of the token, if it is known.

@@ -20,8 +20,8 @@ pub(crate) struct Tokens {
     pub(crate) access: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refresh: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) scope: Option<String>,
+    #[serde(rename = "scope", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scopes: Option<String>,
     /// The time from which the token is renewed before it is used, and its end, if they are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) life: Option<Life>,
@@ -36,7 +36,7 @@ pub(crate) struct Life {
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").field("scope", &self.scope).finish_non_exhaustive()
+        f.debug_struct("Tokens").field("scopes", &self.scopes).finish_non_exhaustive()
     }
 }
 
@@ -56,7 +56,7 @@ impl Tokens {
         Some(Self {
             access,
             refresh: answer.text("refresh_token").map(str::to_owned),
-            scope: answer.text("scope").map(str::to_owned),
+            scopes: answer.text("scope").map(str::to_owned),
             life,
         })
     }
@@ -66,7 +66,7 @@ impl Tokens {
     pub(crate) fn after(self, old: &Self) -> Self {
         Self {
             refresh: self.refresh.or_else(|| old.refresh.clone()),
-            scope: self.scope.or_else(|| old.scope.clone()),
+            scopes: self.scopes.or_else(|| old.scopes.clone()),
             ..self
         }
     }

@@ -42,7 +42,7 @@ async fn a_person_logs_in_with_a_browser_and_the_token_is_sent() {
     assert!((43..=128).contains(&form["code_verifier"].len()));
     let state = servers.login_state("web").expect("a file").expect("a login");
     assert!(state.is_renewable && !state.is_ended, "{state:?}");
-    assert_eq!(state.scope.as_deref(), Some("read"));
+    assert_eq!(state.scopes.as_deref(), Some("read"));
 
     let servers = scene.rig.allowing(&["web/pay"], &reads()).await;
     assert!(pay(&servers).await.contains("paid"));
@@ -102,7 +102,7 @@ async fn a_code_is_typed_on_another_device() {
     let scene = Scene::new(with(|behaviour| behaviour.first = first)).await;
     let clock = Arc::new(ManualClock::moved_by_sleeps());
     let servers = scene.rig.servers_at(Arc::clone(&clock) as Arc<dyn Clock>);
-    let request = LoginRequest { kind: LoginKind::Device, scope: None };
+    let request = LoginRequest { kind: LoginKind::Device, scopes: None };
     let person = Person::new(&scene.server);
     servers.log_in("web", &request, &person).await.expect("a login");
     let code = LoginStep::Code {
@@ -128,7 +128,7 @@ async fn a_code_that_nobody_types_ends() {
         let first = vec![(400, answer); 200];
         let scene = Scene::new(with(|behaviour| behaviour.first = first)).await;
         let servers = scene.rig.servers_at(Arc::new(ManualClock::moved_by_sleeps()));
-        let request = LoginRequest { kind: LoginKind::Device, scope: None };
+        let request = LoginRequest { kind: LoginKind::Device, scopes: None };
         let failed = servers.log_in("web", &request, &Person::new(&scene.server)).await;
         let failed = failed.expect_err("no login");
         assert!(failed.to_string().contains(expected), "{failed}");

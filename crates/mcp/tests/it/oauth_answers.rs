@@ -322,7 +322,7 @@ async fn scopes_are_those_of_the_person_the_file_the_refusal_or_the_metadata() {
         });
         let scene = Scene::with(behaviour, oauth).await;
         let person = Person::new(&scene.server);
-        let request = LoginRequest { scope: own.map(str::to_owned), ..LoginRequest::default() };
+        let request = LoginRequest { scopes: own.map(str::to_owned), ..LoginRequest::default() };
         scene.rig.servers().log_in("web", &request, &person).await.expect("a login");
         assert_eq!(person.asked().get("scope").map(String::as_str), expected);
     }

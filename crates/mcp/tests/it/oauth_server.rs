@@ -81,7 +81,7 @@ struct Issued {
     count: usize,
     access: Option<String>,
     refresh: Option<String>,
-    scope: String,
+    scopes: String,
     challenge: String,
 }
 
@@ -216,7 +216,7 @@ impl State {
         let asked = members(request.path.split_once('?').map_or("", |(_, query)| query));
         let text = |name: &str| asked.get(name).cloned().unwrap_or_default();
         let mut issued = lock(&self.issued);
-        issued.scope = text("scope");
+        issued.scopes = text("scope");
         issued.challenge = text("code_challenge");
         let state = if behaviour.keeps_state { text("state") } else { "other".to_owned() };
         let mut target = format!("{}?state={state}", text("redirect_uri"));
@@ -286,7 +286,7 @@ impl State {
             let answer = json!({"jsonrpc": "2.0", "id": body["id"], "result": result});
             Reply::full(200, &[JSON], answer.to_string())
         };
-        let scope = behaviour.needs_scope.filter(|scope| !issued.scope.contains(scope));
+        let scope = behaviour.needs_scope.filter(|scope| !issued.scopes.contains(scope));
         match (body["method"].as_str().unwrap_or_default(), scope) {
             ("initialize", _) => answer(json!({
                 "protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "web", "version": "1"},

@@ -38,9 +38,9 @@ fn lock_blobs(org: &OrgId) -> Ask {
 }
 
 /// Returns the checkpoint of a batch that consists of one checkpoint without blobs.
-pub(crate) fn alone(keep: &CheckpointBatch) -> Option<&NewCheckpoint> {
-    let [new] = keep.checkpoints.as_slice() else { return None };
-    let beside = keep.pending.len() + keep.blobs.len() + keep.layouts.len() + new.blobs.len();
+pub(crate) fn alone(batch: &CheckpointBatch) -> Option<&NewCheckpoint> {
+    let [new] = batch.checkpoints.as_slice() else { return None };
+    let beside = batch.pending.len() + batch.blobs.len() + batch.layouts.len() + new.blobs.len();
     (beside == 0).then_some(new)
 }
 
@@ -59,41 +59,41 @@ pub(crate) fn values(new: &NewCheckpoint) -> Vec<Value> {
 pub(crate) fn asks(
     org: &OrgId,
     thread: &ThreadId,
-    keep: &CheckpointBatch,
+    batch: &CheckpointBatch,
     mark: &[u8],
 ) -> Vec<Ask> {
-    if let Some(new) = alone(keep) {
+    if let Some(new) = alone(batch) {
         let mut all: Vec<Value> = vec![Box::new(text(org)), Box::new(text(thread))];
         all.extend(values(new));
         return vec![Ask::new("SELECT put($1, $2, $3, $4, $5, $6, $7)", all)];
     }
     let mut asks = Vec::new();
-    let speaks = keep.checkpoints.iter().any(|new| !new.blobs.is_empty())
-        || keep.pending.iter().any(|part| !part.blobs.is_empty());
-    if !keep.is_empty() {
+    let speaks = batch.checkpoints.iter().any(|new| !new.blobs.is_empty())
+        || batch.pending.iter().any(|part| !part.blobs.is_empty());
+    if !batch.is_empty() {
         asks.push(share_thread(org, thread));
     }
-    if speaks || !keep.blobs.is_empty() {
+    if speaks || !batch.blobs.is_empty() {
         asks.push(share_blobs(org));
     }
-    for (hash, body) in &keep.blobs {
+    for (hash, body) in &batch.blobs {
         let sql = "INSERT INTO blobs (org, hash, body) VALUES ($1, $2, $3)
                    ON CONFLICT (org, hash) DO NOTHING";
         asks.push(ask!(sql, text(org), hash.0.to_vec(), body.clone()));
     }
-    for (hash, body) in &keep.layouts {
+    for (hash, body) in &batch.layouts {
         let sql = "INSERT INTO layouts (org, hash, body) VALUES ($1, $2, $3)
                    ON CONFLICT (org, hash) DO NOTHING";
         asks.push(ask!(sql, text(org), hash.0.to_vec(), body.clone()));
     }
-    asks.extend(keep.checkpoints.iter().map(|new| put(org, thread, new)));
-    asks.extend(keep.pending.iter().map(|part| add(org, thread, part, mark)));
+    asks.extend(batch.checkpoints.iter().map(|new| put(org, thread, new)));
+    asks.extend(batch.pending.iter().map(|part| add(org, thread, part, mark)));
     asks
 }
 
 /// Returns the last checkpoint of the root graph in a batch.
-pub(crate) fn head(keep: &CheckpointBatch) -> Option<CheckpointId> {
-    keep.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
+pub(crate) fn head(batch: &CheckpointBatch) -> Option<CheckpointId> {
+    batch.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
 }
 
 fn put(org: &OrgId, thread: &ThreadId, new: &NewCheckpoint) -> Ask {
@@ -139,15 +139,15 @@ pub(crate) struct Marked<'a> {
 }
 
 /// Stores a batch.
-pub(crate) async fn keep(
+pub(crate) async fn put_batch(
     conn: &mut Conn,
     org: &OrgId,
     thread: &ThreadId,
     batch: Marked<'_>,
     before: Before,
 ) -> Done<()> {
-    let Marked { batch: keep, mark } = batch;
-    let asks = asks(org, thread, keep, mark);
+    let Marked { batch, mark } = batch;
+    let asks = asks(org, thread, batch, mark);
     if asks.is_empty() {
         return Ok(());
     }

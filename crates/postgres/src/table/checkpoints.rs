@@ -206,21 +206,15 @@ impl PostgresStore {
 }
 
 impl WriteCheckpoints for PostgresStore {
-    fn keep<'a>(
+    fn put_checkpoints<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
-        let args = (who.org.clone(), thread.clone(), keep, self.mark());
-        self.run(args, |conn, (org, thread, keep, mark), before| {
-            Box::pin(checkpoint_write::keep(
-                conn,
-                org,
-                thread,
-                Marked { batch: keep, mark },
-                before,
-            ))
+        let args = (who.org.clone(), thread.clone(), batch, self.mark());
+        self.run(args, |conn, (org, thread, batch, mark), before| {
+            Box::pin(checkpoint_write::put_batch(conn, org, thread, Marked { batch, mark }, before))
         })
     }
 
@@ -229,17 +223,11 @@ impl WriteCheckpoints for PostgresStore {
         who: &'a Principal,
         at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
-        let args = (who.org.clone(), at.clone(), newest, keep, self.mark());
-        self.run(args, |conn, (org, at, newest, keep, mark), _| {
-            Box::pin(checkpoint_write::rewrite(
-                conn,
-                org,
-                at,
-                *newest,
-                Marked { batch: keep, mark },
-            ))
+        let args = (who.org.clone(), at.clone(), newest, batch, self.mark());
+        self.run(args, |conn, (org, at, newest, batch, mark), _| {
+            Box::pin(checkpoint_write::rewrite(conn, org, at, *newest, Marked { batch, mark }))
         })
     }
 

@@ -116,7 +116,7 @@ async fn found(conn: &mut Conn, write: &Write) -> Done<Option<Committed>> {
 fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     let Write { org, claim, commit, mark } = write;
     let thread = &claim.at.thread;
-    if let Some(new) = checkpoint_write::alone(&commit.keep)
+    if let Some(new) = checkpoint_write::alone(&commit.batch)
         && commit.calls.is_empty()
         && commit.usage.is_empty()
         && commit.interrupts.is_empty()
@@ -131,7 +131,7 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
          FROM commit_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         every(write)?,
     )];
-    asks.extend(checkpoint_write::asks(org, thread, &commit.keep, mark));
+    asks.extend(checkpoint_write::asks(org, thread, &commit.batch, mark));
     for call in &commit.calls {
         asks.push(calls::record(org, thread, call)?);
     }
@@ -161,11 +161,11 @@ fn usual(write: &Write, new: &NewCheckpoint) -> Result<Ask, StoreError> {
 /// Returns the parameters of `commit_run`.
 fn every(write: &Write) -> Result<Vec<Value>, StoreError> {
     let Write { org, claim, commit, mark } = write;
-    let leaves_step = !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
+    let leaves_step = !commit.batch.checkpoints.is_empty() || commit.finish.is_some();
     let status = commit.finish.as_ref().map_or(RunStatus::Running, RunOutcome::status);
     let events: Vec<_> = commit.events.iter().map(StoredForm).collect();
     let events = (!events.is_empty()).then(|| json(&events)).transpose()?;
-    let head = checkpoint_write::head(&commit.keep);
+    let head = checkpoint_write::head(&commit.batch);
     let mut values = holding(org, claim);
     let more: [Value; 8] = [
         Box::new(commit.at.0),

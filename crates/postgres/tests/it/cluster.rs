@@ -79,7 +79,7 @@ impl Cluster {
             let mut up = Command::new(SCRIPT).args(["await", &port]).spawn().expect("waits");
             loop {
                 if let Some(status) = up.try_wait().expect("it is ours") {
-                    assert!(status.success(), "the server does not start:\n{}", self.told());
+                    assert!(status.success(), "the server does not start:\n{}", self.log_text());
                     self.server = Some(server);
                     return;
                 }
@@ -93,10 +93,10 @@ impl Cluster {
             up.kill().expect("it waits");
             up.wait().expect("ends");
         }
-        panic!("the server does not start:\n{}", self.told());
+        panic!("the server does not start:\n{}", self.log_text());
     }
 
-    fn told(&self) -> String {
+    fn log_text(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 

@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::cluster::{Cluster, End};
-use crate::support::{Schema, begin, block_on, thread, told};
+use crate::support::{Schema, begin, block_on, custom_event, thread};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -56,8 +56,12 @@ fn commit(number: u128) -> Commit {
         body: (0..20_000u32).flat_map(|n| (n ^ number as u32).to_be_bytes()).collect(),
         blobs: Vec::new(),
     };
-    let keep = CheckpointBatch { checkpoints: vec![checkpoint], ..CheckpointBatch::default() };
-    Commit { keep: keep.into(), events: vec![told(number.to_string())], ..Commit::default() }
+    let batch = CheckpointBatch { checkpoints: vec![checkpoint], ..CheckpointBatch::default() };
+    Commit {
+        batch: batch.into(),
+        events: vec![custom_event(number.to_string())],
+        ..Commit::default()
+    }
 }
 
 /// Returns the number of commits, and checks that they are complete, in order, and not repeated.
@@ -71,9 +75,9 @@ fn there(store: &PostgresStore) -> u128 {
     for ((number, found), event) in (1..).zip(page.iter().rev()).zip(events) {
         assert_eq!(
             (found.id, &found.body),
-            (CheckpointId(number), &commit(number).keep.checkpoints[0].body)
+            (CheckpointId(number), &commit(number).batch.checkpoints[0].body)
         );
-        assert_eq!(event.event, told(number.to_string()));
+        assert_eq!(event.event, custom_event(number.to_string()));
     }
     page.len() as u128
 }

@@ -1,7 +1,7 @@
 //! Breaks the connection after each response of the database in turn. Every operation in progress
 //! takes effect exactly once, and every call has the same result as in memory.
 
-use crate::support::{Schema, address, at, block_on, new_run, thread, told, worker};
+use crate::support::{Schema, address, at, block_on, custom_event, new_run, thread, worker};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -157,7 +157,7 @@ fn full() -> Commit {
     let blob = b"a blob".to_vec();
     let hash = canonical::hash_bytes(&blob);
     Commit {
-        keep: CheckpointBatch {
+        batch: CheckpointBatch {
             checkpoints: vec![checkpoint(1, vec![hash]), checkpoint(2, Vec::new())],
             pending: vec![part(Pending::Tasks), part(Pending::Outside)],
             blobs: vec![(hash, blob)],
@@ -165,7 +165,7 @@ fn full() -> Commit {
         }
         .into(),
         interrupts: vec![question()],
-        events: vec![told(1), told(2)],
+        events: vec![custom_event(1), custom_event(2)],
         at: Timestamp(6),
         ..Commit::default()
     }
@@ -205,8 +205,8 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
         ..CheckpointBatch::default()
     };
     let usual = Commit {
-        keep: only(3).into(),
-        events: vec![told(3)],
+        batch: only(3).into(),
+        events: vec![custom_event(3)],
         at: Timestamp(8),
         ..Commit::default()
     };
@@ -219,7 +219,7 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     tell!(store.commit(who, &claim, usual));
     let asks = Commit {
         interrupts: vec![question()],
-        events: vec![told(4)],
+        events: vec![custom_event(4)],
         finish: Some(RunOutcome::Interrupted {
             interrupts: vec![InterruptId(1)],
             questions: Vec::new(),
@@ -238,10 +238,10 @@ async fn play(store: &dyn Store, who: &Principal) -> Vec<String> {
     tell!(store.record_usage(who, usage()));
     // Without a run, and without a row.
     let loose = thread("loose");
-    let mut keep = only(1);
-    tell!(store.keep(who, &loose, keep.clone()));
-    keep.pending = vec![part(Pending::Tasks), part(Pending::Tasks)];
-    tell!(store.keep(who, &loose, keep));
+    let mut batch = only(1);
+    tell!(store.put_checkpoints(who, &loose, batch.clone()));
+    batch.pending = vec![part(Pending::Tasks), part(Pending::Tasks)];
+    tell!(store.put_checkpoints(who, &loose, batch));
     let root = CheckpointNamespace { thread: loose.clone(), ns: String::new() };
     tell!(store.rewrite(who, &root, id(1), only(1)));
     tell!(store.copy_checkpoints(who, &t, &thread("copy")));

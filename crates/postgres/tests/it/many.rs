@@ -38,9 +38,9 @@ fn step(id: u128) -> Commit {
         body: vec![7; 200],
         blobs: Vec::new(),
     };
-    let keep = CheckpointBatch { checkpoints: vec![new], ..CheckpointBatch::default() };
+    let batch = CheckpointBatch { checkpoints: vec![new], ..CheckpointBatch::default() };
     let events = vec![AiEvent::Step { step: 1, nodes: vec!["node".to_owned()] }];
-    Commit { keep: keep.into(), events, ..Commit::default() }
+    Commit { batch: batch.into(), events, ..Commit::default() }
 }
 
 fn end(store: &PostgresStore, claim: &Claim) {

@@ -90,7 +90,7 @@ fn no_password_is_told() {
     let error = refused(&wrong, &schema);
     assert!(!error.is_retriable() && !error.to_string().contains("s3cret"), "{error}");
     let store = schema.open();
-    assert!(store.place().starts_with("postgres://weft@127.0.0.1:"), "{}", store.place());
+    assert!(store.location().starts_with("postgres://weft@127.0.0.1:"), "{}", store.location());
     assert!(!format!("{store:?}").contains(&password));
 }
 
@@ -121,16 +121,16 @@ fn a_changed_row_is_found_out() {
         body: b"body".to_vec(),
         blobs: Vec::new(),
     };
-    let keep = CheckpointBatch { checkpoints: vec![new], ..CheckpointBatch::default() };
-    block_on(store.commit(&who, &claim, Commit { keep: keep.into(), ..Commit::default() }))
+    let batch = CheckpointBatch { checkpoints: vec![new], ..CheckpointBatch::default() };
+    block_on(store.commit(&who, &claim, Commit { batch: batch.into(), ..Commit::default() }))
         .expect("commits");
     let root = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     let page = || block_on(store.page(&who, &root, None, 9));
     assert_eq!(page().map(|page| page.len()), Ok(1));
     schema.script("UPDATE checkpoints SET id = 'x'");
     let error = page().expect_err("is damaged");
-    let StoreError::Corrupt { place, .. } = &error else { panic!("{error}") };
-    assert!(place.starts_with("table `checkpoints`, thread `t`"), "{place}");
+    let StoreError::Corrupt { location, .. } = &error else { panic!("{error}") };
+    assert!(location.starts_with("table `checkpoints`, thread `t`"), "{location}");
     schema.script("UPDATE threads SET head = 'x'");
     let error = block_on(store.thread(&who, &thread("t"))).expect_err("no id");
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
@@ -155,8 +155,8 @@ fn sealed(schema: &Schema) -> PostgresStore {
         };
         // A single checkpoint is stored by its own function.
         for checkpoints in [vec![new("", id)], vec![new("inner", id), new("inner", id + 9)]] {
-            let keep = CheckpointBatch { checkpoints, ..CheckpointBatch::default() };
-            let commit = Commit { keep: keep.into(), ..Commit::default() };
+            let batch = CheckpointBatch { checkpoints, ..CheckpointBatch::default() };
+            let commit = Commit { batch: batch.into(), ..Commit::default() };
             block_on(store.commit(&who, &claim, commit)).expect("commits");
         }
     }
@@ -199,8 +199,8 @@ fn rows_under_another_name_are_found_out() {
         assert_eq!(newest(&store, "t", "inner"), Ok(Some(10)));
         schema.script(sql);
         let error = newest_of(&store, who, "t", "").expect_err(sql);
-        let StoreError::Corrupt { place, what } = &error else { panic!("{sql}: {error}") };
-        assert!(place.starts_with("table `checkpoints`, thread `t`"), "{place}");
+        let StoreError::Corrupt { location, what } = &error else { panic!("{sql}: {error}") };
+        assert!(location.starts_with("table `checkpoints`, thread `t`"), "{location}");
         assert!(what.contains("does not fit its seal"), "{what}");
         // A copy does not make the seals valid.
         block_on(store.copy_checkpoints(who, &thread("t"), &thread("c"))).expect("copies");
@@ -227,8 +227,8 @@ fn a_missing_checkpoint_is_told_before_an_older_one_is_taken_for_it() {
                 body: vec![1],
                 blobs: Vec::new(),
             };
-            let keep = CheckpointBatch { checkpoints: vec![new], ..CheckpointBatch::default() };
-            let commit = Commit { keep: keep.into(), ..Commit::default() };
+            let batch = CheckpointBatch { checkpoints: vec![new], ..CheckpointBatch::default() };
+            let commit = Commit { batch: batch.into(), ..Commit::default() };
             block_on(store.commit(&who, &claim, commit)).expect("commits");
         }
         let at = CheckpointNamespace { thread: thread("t"), ns: String::new() };

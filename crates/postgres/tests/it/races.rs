@@ -1,6 +1,8 @@
 //! Tests of concurrent operations on two stores, as in two processes.
 
-use crate::support::{Schema, at, begin, block_on, new_run, register, thread, told, worker};
+use crate::support::{
+    Schema, at, begin, block_on, custom_event, new_run, register, thread, worker,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weftwork_postgres::PostgresStore;
@@ -99,7 +101,8 @@ fn nothing_of_a_zombie_comes_after_the_takeover() {
             let writer = scope.spawn(|| {
                 let mut written = 0;
                 loop {
-                    let commit = Commit { events: vec![told("zombie")], ..Commit::default() };
+                    let commit =
+                        Commit { events: vec![custom_event("zombie")], ..Commit::default() };
                     match block_on(stores[0].commit(&who, &zombie, commit)) {
                         Ok(_) => written += 1,
                         Err(StoreError::Fenced { newest: 2, ours: 1, .. }) => return written,
@@ -111,7 +114,7 @@ fn nothing_of_a_zombie_comes_after_the_takeover() {
             let (claim, _) =
                 block_on(stores[1].claim(&who, &zombie.at, &heir, Timestamp(1))).expect("claims");
             let commit = Commit {
-                events: vec![told("heir")],
+                events: vec![custom_event("heir")],
                 finish: Some(RunOutcome::cancelled()),
                 ..Commit::default()
             };
@@ -120,7 +123,7 @@ fn nothing_of_a_zombie_comes_after_the_takeover() {
         });
         let events = block_on(stores[1].events(&who, &zombie.at, 0, usize::MAX)).expect("reads");
         assert_eq!(events.len(), written + 1);
-        assert_eq!(events.last().map(|last| last.event.clone()), Some(told("heir")));
+        assert_eq!(events.last().map(|last| last.event.clone()), Some(custom_event("heir")));
         block_on(stores[0].delete_thread(&who, &thread(&name))).expect("deletes");
     }
 }
@@ -154,12 +157,12 @@ fn no_blob_that_is_spoken_of_is_collected() {
                 body: Vec::new(),
                 blobs: vec![hash],
             };
-            let keep = CheckpointBatch {
+            let batch = CheckpointBatch {
                 checkpoints: vec![new],
                 blobs: vec![(hash, body.clone())],
                 ..CheckpointBatch::default()
             };
-            block_on(stores[0].keep(&who, &thread("t"), keep)).expect("keeps");
+            block_on(stores[0].put_checkpoints(&who, &thread("t"), batch)).expect("keeps");
             assert_eq!(block_on(stores[0].blob(&who, hash)), Ok(Some(body)), "after write {n}");
         }
         end.store(true, Ordering::Relaxed);

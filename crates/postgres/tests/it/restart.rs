@@ -2,7 +2,7 @@
 //! applied twice, and the store recovers by itself.
 
 use crate::cluster::{Cluster, End};
-use crate::support::{Schema, at, begin, block_on, register, thread, told};
+use crate::support::{Schema, at, begin, block_on, custom_event, register, thread};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weftwork_postgres::{Options, PostgresStore};
@@ -58,10 +58,10 @@ fn commit(number: usize) -> Commit {
         blobs: Vec::new(),
     };
     Commit {
-        keep: CheckpointBatch { checkpoints: vec![checkpoint], ..CheckpointBatch::default() }
+        batch: CheckpointBatch { checkpoints: vec![checkpoint], ..CheckpointBatch::default() }
             .into(),
         calls: vec![call(number).into()],
-        events: vec![told(number), told(format!("end of {number}"))],
+        events: vec![custom_event(number), custom_event(format!("end of {number}"))],
         ..Commit::default()
     }
 }
@@ -126,7 +126,7 @@ fn verify(store: &PostgresStore, name: &str, count: usize) {
     let who = Principal::local();
     let shelf = CheckpointNamespace { thread: thread(name), ns: String::new() };
     let events = block_on(store.events(&who, &at(name, name), 0, usize::MAX)).expect("reads");
-    let expected = (1..=count).flat_map(|n| [told(n), told(format!("end of {n}"))]);
+    let expected = (1..=count).flat_map(|n| [custom_event(n), custom_event(format!("end of {n}"))]);
     assert!(events.into_iter().map(|event| event.event).eq(expected), "events of {name}");
     let page = block_on(store.page(&who, &shelf, None, usize::MAX)).expect("reads");
     let ids: Vec<_> = page.iter().rev().map(|found| found.id.0).collect();

@@ -144,6 +144,6 @@ pub(crate) fn begin(store: &PostgresStore, thread: &str, run: &str) -> Claim {
     block_on(store.claim(&who, &new.at, &worker, Timestamp(1))).expect("claims").0
 }
 
-pub(crate) fn told(value: impl Into<serde_json::Value>) -> AiEvent {
+pub(crate) fn custom_event(value: impl Into<serde_json::Value>) -> AiEvent {
     AiEvent::custom(value.into())
 }

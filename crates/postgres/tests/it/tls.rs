@@ -42,7 +42,7 @@ fn what_is_demanded_is_encrypted() {
             address()
         );
         let store = PostgresStore::open(&url, &schema.options()).expect("opens");
-        assert!(!store.place().contains(&certificate), "{}", store.place());
+        assert!(!store.location().contains(&certificate), "{}", store.location());
         begin(&store, "t", "r");
         let runs = block_on(store.runs(&Principal::local(), &thread("t")));
         assert_eq!(runs.map(|runs| runs.len()), Ok(1));

@@ -1,6 +1,6 @@
 //! Threads there belong to one thread here, and are deleted after it.
 
-use crate::rig::{There, around, egress, last};
+use crate::rig::{There, egress, graph_with_remote, last};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ async fn here(there: &There, with: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder
     let line = Arc::new(Line { egress: egress(&there.url), cut: AtomicBool::new(false) });
     let server = RemoteServer::new("helper", &there.url, Arc::clone(&line) as _).expect("valid");
     let talk = RemoteGraph::new(server.clone(), "talk").agent(&[]).expect("sound");
-    let echo = around(RemoteGraph::new(server.clone(), "parent"), &["msg", "out"]);
+    let echo = graph_with_remote(RemoteGraph::new(server.clone(), "parent"), &["msg", "out"]);
     let builder = Runtime::builder(Arc::new(MemoryStore::new()))
         .graph("remote:helper", talk)
         .graph("around", echo)
@@ -142,7 +142,7 @@ async fn a_copy_answers_questions_of_its_own_there() {
     let there = There::start().await;
     let channels = ["q", "answer", "other", "note"];
     for thread in [RemoteThread::PerTask, RemoteThread::PerThread] {
-        let graph = around(there.remote("inter").thread(thread), &channels);
+        let graph = graph_with_remote(there.remote("inter").thread(thread), &channels);
         let runtime = crate::rig::in_memory(graph).await;
         let original = runtime.thread("around", "t").expect("valid");
         let asked = original.start(json!({"q": "x"})).await.expect("accepted");

@@ -1,6 +1,6 @@
 //! Servers that send what they should not, and connections that break.
 
-use crate::rig::{around, egress, server};
+use crate::rig::{egress, graph_with_remote, server};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -67,7 +67,7 @@ async fn except(
 }
 
 async fn outcome_of(remote: RemoteServer) -> RunOutcome {
-    let graph = around(RemoteGraph::new(remote, "g"), &["msg", "out"]);
+    let graph = graph_with_remote(RemoteGraph::new(remote, "g"), &["msg", "out"]);
     // Delays between attempts take no time.
     let host = Host::new().with_clock(Arc::new(ManualClock::moved_by_sleeps()));
     match graph.run(&host, json!({"msg": "a"})).finish().await {
@@ -240,7 +240,7 @@ async fn a_stream_that_breaks_continues_after_its_last_event() {
         _ => usual(request),
     };
     let there = LoopbackServer::start(breaks).await.expect("starts");
-    let graph = around(RemoteGraph::new(server(&there.url("")), "g"), &["msg", "out"]);
+    let graph = graph_with_remote(RemoteGraph::new(server(&there.url("")), "g"), &["msg", "out"]);
     let host = Host::new();
     let mut stream =
         graph.run(&host, json!({"msg": "a"})).modes(Modes::UPDATES | Modes::VALUES).stream();

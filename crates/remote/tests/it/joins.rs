@@ -1,6 +1,6 @@
 //! Runs that exist are joined.
 
-use crate::rig::{There, around, local};
+use crate::rig::{There, graph_with_remote, local};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ fn process() -> Tokio {
 fn killed_within(there: &There, store: &Arc<dyn Store>) -> RunRef {
     let process = process();
     let run = process.block_on(async {
-        let graph = around(there.remote("gated"), &["msg", "out"]);
+        let graph = graph_with_remote(there.remote("gated"), &["msg", "out"]);
         let runtime = local(Arc::clone(store), graph).await;
         let thread = runtime.thread("around", "t").expect("valid");
         let handle = thread.start(json!({"msg": "a"})).begin().await.expect("accepted");
@@ -33,7 +33,7 @@ fn killed_within(there: &There, store: &Arc<dyn Store>) -> RunRef {
 }
 
 async fn next_process(there: &There, store: &Arc<dyn Store>) -> Runtime {
-    local(Arc::clone(store), around(there.remote("gated"), &["msg", "out"])).await
+    local(Arc::clone(store), graph_with_remote(there.remote("gated"), &["msg", "out"])).await
 }
 
 #[test]

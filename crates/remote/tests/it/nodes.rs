@@ -1,6 +1,6 @@
 //! Remote graphs as nodes.
 
-use crate::rig::{There, around, in_memory, last};
+use crate::rig::{There, graph_with_remote, in_memory, last};
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ fn failure(outcome: &RunOutcome) -> (&str, &str) {
 #[tokio::test]
 async fn a_node_returns_the_values_of_the_channels_that_its_graph_has() {
     let there = There::start().await;
-    let runtime = in_memory(around(there.remote("parent"), &["msg", "out"])).await;
+    let runtime = in_memory(graph_with_remote(there.remote("parent"), &["msg", "out"])).await;
     let thread = runtime.thread("around", "t").expect("valid");
     let ended = thread.start(json!({"msg": "a"})).await.expect("accepted");
     let expected = json!({"msg": "pre-a", "out": "echo:pre-a", "after": "after echo:pre-a"});
     assert_eq!(ended.output().expect("completes"), &expected);
-    let only_out = in_memory(around(there.remote("parent"), &["out"])).await;
+    let only_out = in_memory(graph_with_remote(there.remote("parent"), &["out"])).await;
     let ended = only_out.thread("around", "t").expect("valid").start(json!({})).await;
     let expected = json!({"out": "echo:pre-", "after": "after echo:pre-"});
     assert_eq!(ended.expect("accepted").output().expect("completes"), &expected);
@@ -47,7 +47,7 @@ fn shown(ns: &[String], event: &StreamEvent) -> (String, Modes, Value) {
 #[tokio::test]
 async fn frames_of_the_remote_run_are_frames_of_a_subgraph() {
     let there = There::start().await;
-    let runtime = in_memory(around(there.remote("parent"), &["msg", "out"])).await;
+    let runtime = in_memory(graph_with_remote(there.remote("parent"), &["msg", "out"])).await;
     let modes = Modes::VALUES | Modes::UPDATES | Modes::CUSTOM;
     let started = runtime.thread("around", "t").expect("valid").start(json!({"msg": "a"}));
     let mut live = started.stream(modes).await.expect("accepted");
@@ -88,7 +88,7 @@ async fn frames_of_the_remote_run_are_frames_of_a_subgraph() {
 async fn questions_inside_are_asked_here_and_answered_through_us() {
     let there = There::start().await;
     let remote = there.remote("inter");
-    let runtime = in_memory(around(remote, &["q", "answer", "other", "note"])).await;
+    let runtime = in_memory(graph_with_remote(remote, &["q", "answer", "other", "note"])).await;
     let thread = runtime.thread("around", "t").expect("valid");
     let mut ended = thread.start(json!({"q": "x"})).await.expect("accepted");
     for (asked, answer) in
@@ -109,7 +109,7 @@ async fn questions_inside_are_asked_here_and_answered_through_us() {
 #[tokio::test]
 async fn a_failure_there_is_a_failure_here_and_another_attempt_continues_there() {
     let there = There::start().await;
-    let runtime = in_memory(around(there.remote("failing"), &["q"])).await;
+    let runtime = in_memory(graph_with_remote(there.remote("failing"), &["q"])).await;
     let thread = runtime.thread("around", "t").expect("valid");
     let ended = thread.start(json!({"q": "x"})).await.expect("accepted");
     let (code, message) = failure(ended.outcome());
@@ -122,7 +122,7 @@ async fn a_failure_there_is_a_failure_here_and_another_attempt_continues_there()
 #[tokio::test]
 async fn an_unknown_assistant_is_refused_with_the_reason_of_the_server() {
     let there = There::start().await;
-    let runtime = in_memory(around(there.remote("nobody"), &["q"])).await;
+    let runtime = in_memory(graph_with_remote(there.remote("nobody"), &["q"])).await;
     let thread = runtime.thread("around", "t").expect("valid");
     let ended = thread.start(json!({})).await.expect("accepted");
     let (code, message) = failure(ended.outcome());
@@ -133,7 +133,7 @@ async fn an_unknown_assistant_is_refused_with_the_reason_of_the_server() {
 #[tokio::test]
 async fn a_cancelled_run_cancels_the_run_there_and_one_that_goes_on_continues_it() {
     let there = There::start().await;
-    let runtime = in_memory(around(there.remote("gated"), &["msg", "out"])).await;
+    let runtime = in_memory(graph_with_remote(there.remote("gated"), &["msg", "out"])).await;
     let thread = runtime.thread("around", "t").expect("valid");
     let handle = thread.start(json!({"msg": "a"})).begin().await.expect("accepted");
     there.gate.entered.acquire().await.expect("open").forget();
@@ -151,7 +151,7 @@ async fn a_run_that_reaches_its_deadline_cancels_the_run_there() {
     let there = There::start().await;
     let clock = ManualClock::new();
     let runtime = Runtime::in_memory().clock(Arc::new(clock.clone()));
-    let graph = around(there.remote("gated"), &["msg", "out"]);
+    let graph = graph_with_remote(there.remote("gated"), &["msg", "out"]);
     let runtime = runtime.graph("around", graph).open().await.expect("opens");
     let thread = runtime.thread("around", "t").expect("valid");
     let run = thread.start(json!({"msg": "a"})).deadline(Duration::from_secs(60));
@@ -166,7 +166,7 @@ async fn a_run_that_reaches_its_deadline_cancels_the_run_there() {
 #[tokio::test]
 async fn a_graph_without_a_store_runs_remote_nodes_too() {
     let there = There::start().await;
-    let graph = around(there.remote("parent"), &["msg", "out"]);
+    let graph = graph_with_remote(there.remote("parent"), &["msg", "out"]);
     let outcome = graph.invoke(json!({"msg": "b"})).await.expect("runs");
     assert_eq!(outcome.output().expect("completes")["after"], json!("after echo:pre-b"));
 }

@@ -212,7 +212,7 @@ pub(crate) fn server(url: &str) -> RemoteServer {
 }
 
 /// A graph of a remote node between its start and `after`.
-pub(crate) fn around(remote: RemoteGraph, channels: &[&'static str]) -> CompiledGraph {
+pub(crate) fn graph_with_remote(remote: RemoteGraph, channels: &[&'static str]) -> CompiledGraph {
     async fn after(state: State<Dynamic>) -> DynUpdate {
         let object = state.object();
         let out = object.get("note").or(object.get("out")).cloned().unwrap_or_default();

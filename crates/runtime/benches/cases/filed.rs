@@ -173,18 +173,18 @@ impl ReadCheckpoints for Counted {
 }
 
 impl WriteCheckpoints for Counted {
-    fn keep<'a>(
+    fn put_checkpoints<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
-        let rows = keep.checkpoints.iter().map(|new| new.tasks.len() + new.body.len());
-        let parts = keep.pending.iter().map(|part| part.body.len());
+        let rows = batch.checkpoints.iter().map(|new| new.tasks.len() + new.body.len());
+        let parts = batch.pending.iter().map(|part| part.body.len());
         self.bytes.fetch_add(rows.chain(parts).sum(), Ordering::Relaxed);
         let before = self.commits.fetch_add(1, Ordering::Relaxed);
         match &self.made {
-            Commits::Ours => return self.store.keep(who, thread, keep),
+            Commits::Ours => return self.store.put_checkpoints(who, thread, batch),
             Commits::Nothing => {}
             Commits::ByHand(bare) => bare.lock().expect("sound").commit(before + 1),
         }
@@ -195,9 +195,9 @@ impl WriteCheckpoints for Counted {
         who: &'a Principal,
         at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
-        self.store.rewrite(who, at, newest, keep)
+        self.store.rewrite(who, at, newest, batch)
     }
     fn copy_checkpoints<'a>(
         &'a self,

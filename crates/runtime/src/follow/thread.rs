@@ -38,7 +38,7 @@ pub(crate) struct ThreadRuns {
     context: Arc<WorkerContext>,
     who: Principal,
     id: ThreadId,
-    place: Place,
+    position: RunPosition,
     reported: ReportedRuns,
     live: LiveThread,
     /// `true` if a run of the thread waits for its time.
@@ -48,8 +48,8 @@ pub(crate) struct ThreadRuns {
     interval: Interval,
 }
 
-/// Place of a follower between runs.
-enum Place {
+/// Position of a follower among the runs of a thread.
+enum RunPosition {
     /// No run was followed yet.
     Begin(FollowFrom),
     /// All events of a run that were stored were received.
@@ -64,16 +64,16 @@ impl ThreadRuns {
         from: FollowFrom,
     ) -> Self {
         let live = context.live.thread(&who.org, &id);
-        let place = Place::Begin(from);
+        let position = RunPosition::Begin(from);
         let interval = Interval::new();
         let reported = ReportedRuns::default();
         let is_delayed = false;
-        Self { context, who, id, place, reported, live, is_delayed, seen: None, interval }
+        Self { context, who, id, position, reported, live, is_delayed, seen: None, interval }
     }
 
     /// Records that the stored events of a run were received up to a position.
     pub(crate) fn leave(&mut self, run: RunRef, at: Position) {
-        self.place = Place::After { run: run.run, at };
+        self.position = RunPosition::After { run: run.run, at };
         self.interval = Interval::new();
     }
 
@@ -83,9 +83,9 @@ impl ThreadRuns {
         if let Some((run, at)) = self.next_run().await? {
             return Ok(FollowFrom::After { run: run.run, at });
         }
-        Ok(match self.place {
-            Place::Begin(from) => from,
-            Place::After { run, at } => FollowFrom::After { run, at },
+        Ok(match self.position {
+            RunPosition::Begin(from) => from,
+            RunPosition::After { run, at } => FollowFrom::After { run, at },
         })
     }
 
@@ -106,8 +106,8 @@ impl ThreadRuns {
         let thread = match store.thread(&self.who, &self.id).await {
             // Its first run creates it.
             Err(StoreError::NotFound { .. }) => {
-                if matches!(self.place, Place::Begin(FollowFrom::Now)) {
-                    self.place = Place::Begin(FollowFrom::Start);
+                if matches!(self.position, RunPosition::Begin(FollowFrom::Now)) {
+                    self.position = RunPosition::Begin(FollowFrom::Start);
                 }
                 return Ok(None);
             }
@@ -122,32 +122,32 @@ impl ThreadRuns {
         self.is_delayed = all.iter().any(|run| run.waits_for_time(now) && !run.waits_as_activity());
         let (runs, unplaced): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|run| has_place(run, now));
-        if runs.is_empty() && matches!(self.place, Place::Begin(FollowFrom::Now)) {
-            self.place = Place::Begin(FollowFrom::Start);
+        if runs.is_empty() && matches!(self.position, RunPosition::Begin(FollowFrom::Now)) {
+            self.position = RunPosition::Begin(FollowFrom::Start);
         }
-        let next = match &self.place {
-            Place::Begin(FollowFrom::Start) => runs.first().map(at_start),
-            Place::Begin(FollowFrom::Now) => {
+        let next = match &self.position {
+            RunPosition::Begin(FollowFrom::Start) => runs.first().map(at_start),
+            RunPosition::Begin(FollowFrom::Now) => {
                 let next = runs.iter().position(|run| !run.status.is_final());
                 self.reported = ReportedRuns::before(next.unwrap_or(runs.len()), &ids(&runs));
                 if let (None, Some(last)) = (next, runs.last()) {
                     let at = Position::after(self.last_seq(&last.new.at).await?).after_frames();
-                    self.place = Place::After { run: last.new.at.run.clone(), at };
+                    self.position = RunPosition::After { run: last.new.at.run.clone(), at };
                 }
                 next.map(|next| at_start(&runs[next]))
             }
-            Place::Begin(FollowFrom::After { run, at })
+            RunPosition::Begin(FollowFrom::After { run, at })
                 if unplaced.iter().any(|row| row.new.at.run == *run) =>
             {
                 self.reported = ReportedRuns::before(runs.len(), &ids(&runs));
                 Some((found(&unplaced, run)?.1.new.at.clone(), *at))
             }
-            Place::Begin(FollowFrom::After { run, at }) => {
+            RunPosition::Begin(FollowFrom::After { run, at }) => {
                 let (index, row) = found(&runs, run)?;
                 self.reported = ReportedRuns::before(index, &ids(&runs));
                 Some((row.new.at.clone(), *at))
             }
-            Place::After { run, at } => {
+            RunPosition::After { run, at } => {
                 let row = found(&runs, run)?.1;
                 // It may have been requeued.
                 if self.continues(row, *at).await? {

@@ -1,6 +1,6 @@
 //! Runs that are activities of instances: retries in place, and the error in the state.
 
-use super::claimed::{ClaimedRun, RunScope};
+use super::claimed::{ClaimedRun, RunResources};
 use super::end::{LazyOutcome, ready};
 use super::local::local_host;
 use super::writer::Writer;
@@ -79,8 +79,8 @@ impl ClaimedRun {
         let Some(channel) = channel else { return };
         let at = &self.claim.at;
         let error = AgentRuntimeError::of_outcome(at.run.as_str(), outcome);
-        let scope = RunScope::empty(self);
-        let local = local_host(self, writer, &scope, BTreeMap::new(), 0);
+        let resources = RunResources::empty(self);
+        let local = local_host(self, writer, &resources, BTreeMap::new(), 0);
         let written = self.write(&local, channel, json!(error)).await;
         let written = match written {
             Ok(()) => writer.let_go().await.map_err(RuntimeError::from),

@@ -26,12 +26,12 @@ pub(crate) struct ClaimedRun {
     pub(super) requester: Requester,
     pub(super) receiver: Option<ModeReceiver>,
     /// Its budget and dependencies, once they are opened.
-    pub(super) scope: OnceCell<RunScope>,
+    pub(super) resources: OnceCell<RunResources>,
 }
 
 /// Resources of one run. They stay the same while this process executes it.
 #[derive(Debug, Clone)]
-pub(super) struct RunScope {
+pub(super) struct RunResources {
     /// Billing identity of the run.
     pub(super) caller: Arc<GraphCaller>,
     pub(super) budget: Arc<dyn Budget>,
@@ -59,7 +59,7 @@ impl ClaimedRun {
             cancel,
             requester,
             receiver,
-            scope: OnceCell::new(),
+            resources: OnceCell::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::accepted::Requester;
 use super::attempts::AttemptHistory;
 use super::begin::{FirstAction, first_action};
-use super::claimed::{ClaimedRun, RunScope};
+use super::claimed::{ClaimedRun, RunResources};
 use super::end::{ClaimEnd, LazyOutcome, Unrecorded, ready};
 use super::finish::wakes_at;
 use super::local::local_host;
@@ -259,11 +259,11 @@ impl ClaimedRun {
 
     /// Returns the resources of the run, and opens them first if it has none yet; `None` if the run
     /// is cancelled meanwhile.
-    async fn open_scope(&self, used: Usage) -> Result<Option<&RunScope>, RuntimeError> {
-        let opened = self.scope.get_or_try_init(|| RunScope::open(self, used));
+    async fn open_resources(&self, used: Usage) -> Result<Option<&RunResources>, RuntimeError> {
+        let opened = self.resources.get_or_try_init(|| RunResources::open(self, used));
         tokio::select! {
             biased;
-            scope = opened => scope.map(Some),
+            resources = opened => resources.map(Some),
             () = self.cancelled() => Ok(None),
         }
     }

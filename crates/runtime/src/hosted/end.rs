@@ -18,7 +18,7 @@ pub(crate) fn ready(outcome: RunOutcome) -> LazyOutcome {
 /// Returns the outcome of a run whose graph completed.
 pub(super) fn completed(finished: Box<Finished>) -> LazyOutcome {
     Box::new(|| {
-        let outcome = finished.told();
+        let outcome = finished.try_outcome();
         let outcome = outcome.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() });
         outcome.in_form(StateForm::Shown)
     })

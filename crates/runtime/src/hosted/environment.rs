@@ -1,6 +1,6 @@
 //! Environment of the run loop under a claim: the books and the log are those of the run, in the store.
 
-use super::claimed::{ClaimedRun, RunScope};
+use super::claimed::{ClaimedRun, RunResources};
 use super::journal::{RunBook, RunJournal};
 use super::log::CallLog;
 use super::writer::Writer;
@@ -24,7 +24,7 @@ use weftwork_types::{BoxFuture, CheckpointId, InterruptId, Principal};
 #[derive(Debug)]
 pub(super) struct HostedEnvironment {
     writer: Arc<Writer>,
-    scope: RunScope,
+    resources: RunResources,
     journal: Arc<RunJournal>,
     /// Answers of the thread, by question, each with its author.
     answers: BTreeMap<InterruptId, Answer>,
@@ -35,13 +35,13 @@ impl HostedEnvironment {
     pub(super) fn new(
         run: &ClaimedRun,
         writer: &Arc<Writer>,
-        scope: &RunScope,
+        resources: &RunResources,
         journal: RunJournal,
         answers: BTreeMap<InterruptId, Answer>,
     ) -> Self {
         Self {
             writer: Arc::clone(writer),
-            scope: scope.clone(),
+            resources: resources.clone(),
             journal: Arc::new(journal),
             answers,
             cancelled: run.cancel.subscribe(),
@@ -54,14 +54,14 @@ impl RunEnvironment for HostedEnvironment {
         let journal = &self.journal;
         RunAccount {
             principal: journal.who.clone(),
-            origin: CallOrigin::Run(Arc::clone(&self.scope.caller)),
+            origin: CallOrigin::Run(Arc::clone(&self.resources.caller)),
             thread: Some(journal.claim.at.thread.clone()),
-            budget: Arc::clone(&self.scope.budget),
+            budget: Arc::clone(&self.resources.budget),
             ledger: Arc::new(RunLedger {
                 log: Arc::clone(&journal.log),
                 late: self.writer.context.ledger.clone(),
                 who: journal.who.clone(),
-                caller: Arc::clone(&self.scope.caller),
+                caller: Arc::clone(&self.resources.caller),
             }),
         }
     }

@@ -18,7 +18,7 @@ use weftwork_types::run::RunRef;
 pub(crate) struct Lineage {
     /// The calls that are reused.
     pub(super) reuses: ReuseOrigins,
-    pub(super) saver: Arc<StoreCheckpointer>,
+    pub(super) checkpointer: Arc<StoreCheckpointer>,
     pub(super) plan: Arc<Plan>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) run: RunRef,
@@ -57,7 +57,7 @@ impl Lineage {
         let at = CheckpointAddress { thread: self.run.thread.as_str().into(), ns: "".into() };
         let mut patience = Patience::new();
         loop {
-            match self.saver.load(&at, &self.plan, Some(id)).await {
+            match self.checkpointer.load(&at, &self.plan, Some(id)).await {
                 Err(CheckpointerError::Store(error)) => {
                     patience.after(error, self.clock.as_ref(), &self.run, None).await?;
                 }

@@ -1,6 +1,6 @@
 //! The resources with which the run loop executes a hosted run.
 
-use super::claimed::{ClaimedRun, RunScope};
+use super::claimed::{ClaimedRun, RunResources};
 use super::environment::HostedEnvironment;
 use super::journal::RunJournal;
 use super::lineage::Lineage;
@@ -23,12 +23,12 @@ use weftwork_types::run::ReuseFrom;
 pub(super) fn local_host(
     run: &ClaimedRun,
     writer: &Arc<Writer>,
-    scope: &RunScope,
+    resources: &RunResources,
     answers: BTreeMap<InterruptId, Answer>,
     lost: u32,
 ) -> Local {
     let context = &run.context;
-    let saver = StoreCheckpointer::claimed(
+    let checkpointer = StoreCheckpointer::claimed(
         Arc::clone(&context.store) as _,
         run.who.clone(),
         Arc::clone(writer) as _,
@@ -54,12 +54,12 @@ pub(super) fn local_host(
         past,
         remote_threads,
     };
-    let environment = HostedEnvironment::new(run, writer, scope, journal, answers);
-    let local = context.local.clone().with_checkpointer(saver);
+    let environment = HostedEnvironment::new(run, writer, resources, journal, answers);
+    let local = context.local.clone().with_checkpointer(checkpointer);
     let local = local.in_environment(Arc::new(environment));
-    match scope.dependencies.is_empty() {
+    match resources.dependencies.is_empty() {
         true => local,
-        false => local.with_dependencies(scope.dependencies.clone()),
+        false => local.with_dependencies(resources.dependencies.clone()),
     }
 }
 
@@ -67,7 +67,7 @@ fn elsewhere(run: &ClaimedRun) -> ReadElsewhere {
     let store = &run.context.store;
     ReadElsewhere {
         store: Arc::clone(store),
-        saver: StoreCheckpointer::new(Arc::clone(store) as _, run.who.clone()),
+        checkpointer: StoreCheckpointer::new(Arc::clone(store) as _, run.who.clone()),
         plan: Arc::clone(run.graph.plan()),
         clock: Arc::clone(&run.context.clock),
         who: run.who.clone(),
@@ -96,7 +96,7 @@ fn lineage(run: &ClaimedRun) -> Option<Lineage> {
     let store: Arc<dyn CheckpointStore> = Arc::clone(&run.context.store) as _;
     Some(Lineage {
         reuses,
-        saver: StoreCheckpointer::new(store, run.who.clone()),
+        checkpointer: StoreCheckpointer::new(store, run.who.clone()),
         plan: Arc::clone(run.graph.plan()),
         clock: Arc::clone(&run.context.clock),
         run: run.claim.at.clone(),

@@ -25,7 +25,7 @@ use weftwork_types::{CheckpointId, Principal, ThreadId};
 #[derive(Debug)]
 pub(crate) struct ReadElsewhere {
     pub(super) store: Arc<dyn Store>,
-    pub(super) saver: Arc<StoreCheckpointer>,
+    pub(super) checkpointer: Arc<StoreCheckpointer>,
     pub(super) plan: Arc<Plan>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) who: Principal,
@@ -134,7 +134,7 @@ impl ReadElsewhere {
         id: CheckpointId,
     ) -> Result<Option<Option<CheckpointId>>, CheckpointerError> {
         let at = CheckpointAddress { thread: thread.as_str().into(), ns: "".into() };
-        let stored = self.saver.load(&at, &self.plan, Some(id)).await?;
+        let stored = self.checkpointer.load(&at, &self.plan, Some(id)).await?;
         Ok(stored.map(|stored| stored.checkpoint.metadata.branch))
     }
 }

@@ -24,7 +24,7 @@ mod open_steps;
 mod options;
 mod past;
 mod remote_threads;
-mod run_scope;
+mod run_resources;
 mod writer;
 
 pub(crate) use accepted::{AcceptedRun, ModeReceiver, Requester};

@@ -7,7 +7,7 @@ use super::open_steps::OpenSteps;
 use crate::context::WorkerContext;
 use crate::event_bus::{Carried, EventBus};
 use crate::patience::Patience;
-use crate::stored::{Claimed, Told};
+use crate::stored::{CheckpointReport, Claimed};
 use futures_util::future::Either;
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -66,12 +66,12 @@ struct State {
 
 impl State {
     /// Adds a batch; returns `true` if there is enough for a commit.
-    fn hold(&mut self, keep: CheckpointBatch, told: Vec<AiEvent>) -> bool {
-        let blobs = keep.blobs.iter().map(|(_, bytes)| bytes.len());
-        let rows = keep.checkpoints.iter().map(|new| new.body.len() + new.tasks.len());
-        let parts = keep.pending.iter().map(|part| part.body.len());
+    fn hold(&mut self, batch: CheckpointBatch, own: Vec<AiEvent>) -> bool {
+        let blobs = batch.blobs.iter().map(|(_, bytes)| bytes.len());
+        let rows = batch.checkpoints.iter().map(|new| new.body.len() + new.tasks.len());
+        let parts = batch.pending.iter().map(|part| part.body.len());
         self.held_bytes += blobs.chain(rows).chain(parts).sum::<usize>();
-        self.held = Some(with(self.held.take(), keep, told));
+        self.held = Some(with(self.held.take(), batch, own));
         self.held_bytes > HELD_BYTES_MAX
     }
 }
@@ -180,7 +180,7 @@ impl Writer {
         self.commit(&mut state, Commit { events, ..Commit::default() }).await
     }
 
-    /// Waits until no commit is in progress, and reserves the next one for [`keep`](Claimed::keep).
+    /// Waits until no commit is in progress, and reserves the next one for [`commit_batch`](Claimed::commit_batch).
     pub(super) async fn reserve(&self) {
         let state = Arc::clone(&self.state).lock_owned().await;
         *self.reserved() = Some(state);
@@ -257,20 +257,20 @@ impl Writer {
         self.end(outcome, Commit { interrupts, events, wakes_at, ..Commit::default() }).await
     }
 
-    async fn end(&self, outcome: RunOutcome, told: Commit) -> Result<RunOutcome, RuntimeError> {
+    async fn end(&self, outcome: RunOutcome, last: Commit) -> Result<RunOutcome, RuntimeError> {
         let mut state = self.state.lock().await;
-        let (keep, mut events) = state.held.clone().unwrap_or_default();
+        let (batch, mut events) = state.held.clone().unwrap_or_default();
         events.extend(self.take_resumed());
-        events.extend(told.events);
+        events.extend(last.events);
         events.push(AiEvent::Done { outcome: outcome.status() });
         let finish = Some(outcome.stored());
         let wakes_at = match outcome {
-            RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. } if keep.is_empty() => {
-                self.still_wakes(&told.interrupts).await
+            RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. } if batch.is_empty() => {
+                self.still_wakes(&last.interrupts).await
             }
-            _ => told.wakes_at,
+            _ => last.wakes_at,
         };
-        let commit = Commit { keep, events, finish, wakes_at, ..told };
+        let commit = Commit { batch, events, finish, wakes_at, ..last };
         self.commit(&mut state, commit).await?;
         // Only after the commit: a thread must not wake while the store has it as busy.
         wakes_at.into_iter().for_each(|at| self.context.timers.add(at));
@@ -282,9 +282,10 @@ impl Writer {
     /// accepts no writes.
     pub(super) async fn release(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
-        let (keep, events) = state.held.clone().unwrap_or_default();
-        if !keep.is_empty() || self.waits() {
-            self.commit_once(&mut state, &mut Commit { keep, events, ..Commit::default() }).await?;
+        let (batch, events) = state.held.clone().unwrap_or_default();
+        if !batch.is_empty() || self.waits() {
+            self.commit_once(&mut state, &mut Commit { batch, events, ..Commit::default() })
+                .await?;
         }
         // After the commit: a worker that takes the run over must find the held superstep.
         let now = self.context.clock.now();
@@ -301,8 +302,8 @@ impl Writer {
     }
 
     async fn commit_held(&self, state: &mut State) -> Result<(), StoreError> {
-        let Some((keep, events)) = state.held.clone() else { return Ok(()) };
-        self.commit(state, Commit { keep, events, ..Commit::default() }).await?;
+        let Some((batch, events)) = state.held.clone() else { return Ok(()) };
+        self.commit(state, Commit { batch, events, ..Commit::default() }).await?;
         (state.held, state.held_bytes) = (None, 0);
         Ok(())
     }
@@ -378,13 +379,13 @@ impl Writer {
     async fn commit_once(&self, state: &mut State, commit: &mut Commit) -> Result<(), StoreError> {
         let mut own = std::mem::take(&mut commit.events);
         let reports = own.iter().any(|event| matches!(event, AiEvent::Checkpoint(_)));
-        let with_run = !commit.keep.is_empty() || commit.finish.is_some();
+        let with_run = !commit.batch.is_empty() || commit.finish.is_some();
         // Progress as defined by the count of workers that the run ended.
         let further = commit.finish.is_some() || own.iter().any(AiEvent::is_step);
         // A run that ends so with nothing recorded was not begun; a failed one may begin later.
         let fails =
             matches!(commit.finish, Some(RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. }));
-        let begins = state.begins.take_if(|_| with_run && !(fails && commit.keep.is_empty()));
+        let begins = state.begins.take_if(|_| with_run && !(fails && commit.batch.is_empty()));
         let Waiting { calls, usage, effects, .. } = self.calls.waiting();
         let called = calls.len();
         let billed = usage.len();
@@ -436,15 +437,19 @@ impl Claimed for Writer {
         }
         Some(Box::pin(async move {
             let mut state = self.state.lock().await;
-            let hides = state.held.as_ref().is_some_and(|(keep, _)| {
-                let checkpoints = keep.checkpoints.iter().map(|new| &new.ns);
-                checkpoints.chain(keep.pending.iter().map(|part| &part.ns)).any(|of| of == ns)
+            let hides = state.held.as_ref().is_some_and(|(batch, _)| {
+                let checkpoints = batch.checkpoints.iter().map(|new| &new.ns);
+                checkpoints.chain(batch.pending.iter().map(|part| &part.ns)).any(|of| of == ns)
             });
             if hides { self.commit_held(&mut state).await } else { Ok(()) }
         }))
     }
 
-    fn keep(&self, keep: CheckpointBatch, told: Told) -> BoxFuture<'_, Result<(), StoreError>> {
+    fn commit_batch(
+        &self,
+        batch: CheckpointBatch,
+        report: CheckpointReport,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
             let reserved = self.reserved().take();
             let mut state = match reserved {
@@ -452,24 +457,24 @@ impl Claimed for Writer {
                 None => Arc::clone(&self.state).lock_owned().await,
             };
             let mut own = self.take_resumed();
-            own.extend(told.events);
-            let messages = told.messages.into_iter();
+            own.extend(report.events);
+            let messages = report.messages.into_iter();
             own.extend(messages.map(|message| AiEvent::MessageFinal { message }.into_shown()));
             if self.holds {
-                let full = state.hold(keep, own);
+                let full = state.hold(batch, own);
                 // Calls of a branch are found only if its first checkpoint is stored.
-                let commits = told.begins_branch || full && !told.is_last;
+                let commits = report.begins_branch || full && !report.is_last;
                 return if commits { self.commit_held(&mut state).await } else { Ok(()) };
             }
-            let (keep, events) = with(state.held.clone(), keep, own);
+            let (batch, events) = with(state.held.clone(), batch, own);
             // The last superstep waits for the end of the run: both are one commit, so that a crash
             // between them cannot leave a thread whose state has ended and whose run has not. A
             // checkpoint that is read back is committed at once.
-            if told.is_last && !self.context.rebuilds {
-                state.held = Some((keep, events));
+            if report.is_last && !self.context.rebuilds {
+                state.held = Some((batch, events));
                 return Ok(());
             }
-            let commit = Commit { keep, events, ..Commit::default() };
+            let commit = Commit { batch, events, ..Commit::default() };
             self.commit(&mut state, commit).await?;
             (state.held, state.held_bytes) = (None, 0);
             Ok(())
@@ -478,14 +483,14 @@ impl Claimed for Writer {
 }
 
 /// Appends new writes and their events to the waiting ones.
-fn with(held: Option<Held>, keep: CheckpointBatch, told: Vec<AiEvent>) -> Held {
-    let Some((mut all, mut events)) = held else { return (Arc::new(keep), told) };
+fn with(held: Option<Held>, batch: CheckpointBatch, own: Vec<AiEvent>) -> Held {
+    let Some((mut all, mut events)) = held else { return (Arc::new(batch), own) };
     let CheckpointBatch { checkpoints, pending, blobs, layouts } = Arc::make_mut(&mut all);
-    checkpoints.extend(keep.checkpoints);
-    pending.extend(keep.pending);
-    blobs.extend(keep.blobs);
-    layouts.extend(keep.layouts);
-    events.extend(told);
+    checkpoints.extend(batch.checkpoints);
+    pending.extend(batch.pending);
+    blobs.extend(batch.blobs);
+    layouts.extend(batch.layouts);
+    events.extend(own);
     (all, events)
 }
 

@@ -86,11 +86,11 @@ fn names_of(ns: &str, kind: Kind, id: CheckpointId, bytes: &[u8]) -> Result<Hash
     Ok(names.key())
 }
 
-fn problem(place: String, error: EngineError) -> StoreError {
+fn problem(location: String, error: EngineError) -> StoreError {
     match error {
         EngineError::NewerRecord { found, known } => {
-            StoreError::Newer { place, found: found.into(), known: known.into() }
+            StoreError::Newer { location, found: found.into(), known: known.into() }
         }
-        other => StoreError::Corrupt { place, what: other.to_string() },
+        other => StoreError::Corrupt { location, what: other.to_string() },
     }
 }

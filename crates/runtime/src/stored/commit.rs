@@ -8,7 +8,11 @@ use weftwork_types::message::Message;
 /// Commits the checkpoints of a run together with their events.
 pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
     /// Stores the batch in one transaction, unless the run has lost its claim.
-    fn keep(&self, keep: CheckpointBatch, told: Told) -> BoxFuture<'_, Result<(), StoreError>>;
+    fn commit_batch(
+        &self,
+        batch: CheckpointBatch,
+        report: CheckpointReport,
+    ) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Makes the checkpoints of a graph readable; `None` if they always are.
     fn show<'a>(&'a self, ns: &'a str) -> Option<BoxFuture<'a, Result<(), StoreError>>>;
@@ -16,7 +20,7 @@ pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
 
 /// Facts of a checkpoint that its events report.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct CheckpointReport {
     /// Checkpoints that are stored, and tasks that ended without one.
     pub(crate) events: Vec<AiEvent>,
     /// Messages that are new or changed.

@@ -9,7 +9,7 @@ mod recent;
 mod row;
 
 pub use check::{CheckedRows, check_names, check_rows};
-pub(crate) use commit::{Claimed, Told};
+pub(crate) use commit::{CheckpointReport, Claimed};
 use event::{checkpoint_event, new_messages};
 pub(crate) use recent::Recent;
 use row::Kind;
@@ -61,9 +61,9 @@ enum RecentUse {
 
 /// Rows to store, and the base for the next checkpoint.
 struct Bundle {
-    keep: CheckpointBatch,
+    batch: CheckpointBatch,
     hint: WriteHint,
-    told: Told,
+    report: CheckpointReport,
 }
 
 impl StoreCheckpointer {
@@ -119,8 +119,11 @@ impl StoreCheckpointer {
         hint: &WriteHint,
         puts: CheckpointWrites,
     ) -> Result<Bundle, EngineError> {
-        let mut bundle =
-            Bundle { keep: CheckpointBatch::default(), hint: hint.clone(), told: Told::default() };
+        let mut bundle = Bundle {
+            batch: CheckpointBatch::default(),
+            hint: hint.clone(),
+            report: CheckpointReport::default(),
+        };
         for put in puts {
             self.add(at, *put, &mut bundle)?;
         }
@@ -139,15 +142,15 @@ impl StoreCheckpointer {
         let rest = row::write_metadata(&checkpoint.metadata, checkpoint.parent);
         let since = bundle.hint.mark.take();
         if self.claimed.is_some() && at.ns.is_empty() {
-            let told = &mut bundle.told;
-            told.begins_branch |= checkpoint.metadata.branch == Some(id);
-            told.is_last = checkpoint.machine.is_done()?;
+            let report = &mut bundle.report;
+            report.begins_branch |= checkpoint.metadata.branch == Some(id);
+            report.is_last = checkpoint.machine.is_done()?;
             if checkpoint.metadata.source != Source::Input {
-                told.messages.extend(new_messages(&checkpoint.machine, since.as_deref(), &ended));
+                report.messages.extend(new_messages(&checkpoint.machine, since.as_deref(), &ended));
             }
         }
         if self.claimed.is_some() {
-            bundle.told.events.push(checkpoint_event(&at.ns, &checkpoint, ended, due)?);
+            bundle.report.events.push(checkpoint_event(&at.ns, &checkpoint, ended, due)?);
         }
         let encoded = encode(&checkpoint.machine, id, since.as_deref(), &rest)?;
         let mut body = encoded.bytes;
@@ -163,26 +166,26 @@ impl StoreCheckpointer {
             body,
             blobs: encoded.blobs.iter().map(|(hash, _)| *hash).collect(),
         };
-        bundle.keep.blobs.extend(encoded.blobs);
+        bundle.batch.blobs.extend(encoded.blobs);
         if let Some(of) = of.filter(|_| !tasks.is_empty()) {
             if in_row {
                 let known = text.map(|text| ReferenceRow { off: id.0.wrapping_sub(of.0), text });
                 let (tasks, blobs) = tasks_row(plan, at, of, &tasks, known)?;
                 (new.of, new.tasks) = (Some(of), tasks);
                 new.blobs.extend(blobs.iter().map(|(hash, _)| *hash));
-                bundle.keep.blobs.extend(blobs);
+                bundle.batch.blobs.extend(blobs);
             } else {
-                self.add_pending(plan, at, of, &tasks, &mut bundle.keep)?;
+                self.add_pending(plan, at, of, &tasks, &mut bundle.batch)?;
             }
         }
-        bundle.keep.checkpoints.push(new);
-        self.add_layout(plan, &mut bundle.keep);
+        bundle.batch.checkpoints.push(new);
+        self.add_layout(plan, &mut bundle.batch);
         bundle.hint = WriteHint { mark: Some(Arc::new(encoded.delta_base)), newest: true };
         if let RecentUse::Full(recent) = &self.recent
             && at.ns.is_empty()
         {
             let key = (self.who.org.clone(), Arc::clone(&at.thread));
-            recent.keep(key, id, checkpoint.machine, bundle.hint.clone());
+            recent.insert(key, id, checkpoint.machine, bundle.hint.clone());
         }
         Ok(())
     }
@@ -193,25 +196,25 @@ impl StoreCheckpointer {
         at: &CheckpointAddress,
         of: CheckpointId,
         tasks: &TaskRecords,
-        keep: &mut CheckpointBatch,
+        batch: &mut CheckpointBatch,
     ) -> Result<(), EngineError> {
         let (body, blobs) = tasks_row(plan, at, of, tasks, None)?;
         let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
         let ns = at.ns.to_string();
         let what = Pending::Tasks;
-        keep.pending.push(NewPending { ns, of, what, body, blobs: hashes });
-        keep.blobs.extend(blobs);
-        self.add_layout(plan, keep);
+        batch.pending.push(NewPending { ns, of, what, body, blobs: hashes });
+        batch.blobs.extend(blobs);
+        self.add_layout(plan, batch);
         Ok(())
     }
 
     /// Adds the names that rows leave out, unless the store has them.
-    fn add_layout(&self, plan: &Plan, keep: &mut CheckpointBatch) {
+    fn add_layout(&self, plan: &Plan, batch: &mut CheckpointBatch) {
         let layout = plan.layout();
         let known = self.layouts().contains_key(&layout.id());
         let key = layout.id().key();
-        if !known && keep.layouts.iter().all(|(other, _)| *other != key) {
-            keep.layouts.push((key, layout.bytes().to_vec()));
+        if !known && batch.layouts.iter().all(|(other, _)| *other != key) {
+            batch.layouts.push((key, layout.bytes().to_vec()));
         }
     }
 
@@ -226,9 +229,9 @@ impl StoreCheckpointer {
             return Ok(ThreadId::from_uuid(uuid::Uuid::from_u128(bits)));
         }
         ThreadId::new(name).map_err(|error| {
-            let place = "the thread of a checkpoint".to_owned();
+            let location = "the thread of a checkpoint".to_owned();
             let expected = "a valid name".to_owned();
-            StoreError::Conflict { place, expected, found: error.to_string() }.into()
+            StoreError::Conflict { location, expected, found: error.to_string() }.into()
         })
     }
 
@@ -244,17 +247,17 @@ impl StoreCheckpointer {
         }
     }
 
-    async fn keep(
+    async fn store_batch(
         &self,
         at: &CheckpointAddress,
         plan: &Plan,
-        keep: CheckpointBatch,
-        told: Told,
+        batch: CheckpointBatch,
+        report: CheckpointReport,
     ) -> Result<(), CheckpointerError> {
-        let layouts = !keep.layouts.is_empty();
+        let layouts = !batch.layouts.is_empty();
         match &self.claimed {
-            Some(run) => run.keep(keep, told).await?,
-            None => self.store.keep(&self.who, &self.thread(&at.thread)?, keep).await?,
+            Some(run) => run.commit_batch(batch, report).await?,
+            None => self.store.put_checkpoints(&self.who, &self.thread(&at.thread)?, batch).await?,
         }
         if layouts {
             let layout = plan.layout();
@@ -342,13 +345,13 @@ impl Checkpointer for StoreCheckpointer {
     ) -> WriteResult<'a> {
         let plans: SmallVec<[Arc<Plan>; 1]> =
             puts.first().map(|put| Arc::clone(put.checkpoint.machine.plan())).into_iter().collect();
-        let Bundle { keep, hint, told } = match self.bundle(at, hint, puts) {
+        let Bundle { batch, hint, report } = match self.bundle(at, hint, puts) {
             Ok(bundle) => bundle,
             Err(error) => return WriteResult::Now(Err(error.into())),
         };
         WriteResult::Later(Box::pin(async move {
             if let Some(plan) = plans.first() {
-                self.keep(at, plan, keep, told).await?;
+                self.store_batch(at, plan, batch, report).await?;
             }
             Ok(hint)
         }))
@@ -362,17 +365,17 @@ impl Checkpointer for StoreCheckpointer {
         tasks: TaskRecords,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move {
-            let mut keep = CheckpointBatch::default();
-            self.add_pending(plan, at, of, &tasks, &mut keep)?;
+            let mut batch = CheckpointBatch::default();
+            self.add_pending(plan, at, of, &tasks, &mut batch)?;
             let ended = tasks.into_iter().filter_map(|(_, record)| record.ended.map(|end| *end));
             let ended: Vec<_> = ended.collect();
-            let mut told = Told::default();
+            let mut report = CheckpointReport::default();
             if !ended.is_empty() {
                 let ns = at.ns.to_string();
                 let checkpoint = of;
-                told.events.push(AiEvent::TasksEnded { ns, checkpoint, ended });
+                report.events.push(AiEvent::TasksEnded { ns, checkpoint, ended });
             }
-            self.keep(at, plan, keep, told).await
+            self.store_batch(at, plan, batch, report).await
         })
     }
 
@@ -394,9 +397,9 @@ impl Checkpointer for StoreCheckpointer {
             let ns = at.ns.to_string();
             let what = Pending::Outside;
             let pending = vec![NewPending { ns, of, what, body, blobs: hashes }];
-            let mut keep = CheckpointBatch { pending, blobs, ..CheckpointBatch::default() };
-            self.add_layout(plan, &mut keep);
-            self.keep(at, plan, keep, Told::default()).await
+            let mut batch = CheckpointBatch { pending, blobs, ..CheckpointBatch::default() };
+            self.add_layout(plan, &mut batch);
+            self.store_batch(at, plan, batch, CheckpointReport::default()).await
         })
     }
 
@@ -432,9 +435,9 @@ impl Checkpointer for StoreCheckpointer {
         &'a self,
         at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
-        keep: usize,
+        batch: usize,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        Box::pin(async move { self.prune_to(at, plan, keep).await })
+        Box::pin(async move { self.prune_to(at, plan, batch).await })
     }
 }
 
@@ -444,15 +447,15 @@ impl StoreCheckpointer {
         &self,
         at: &CheckpointAddress,
         plan: &Arc<Plan>,
-        keep: usize,
+        batch: usize,
     ) -> Result<(), CheckpointerError> {
-        let mut kept = self.list(at, plan, None, keep).await?;
+        let mut kept = self.list(at, plan, None, batch).await?;
         let Some(newest) = kept.first().map(|saved| saved.checkpoint.id) else { return Ok(()) };
         kept.reverse();
         let mut rows = Bundle {
-            keep: CheckpointBatch::default(),
+            batch: CheckpointBatch::default(),
             hint: WriteHint::default(),
-            told: Told::default(),
+            report: CheckpointReport::default(),
         };
         for saved in kept {
             let StoredCheckpoint { checkpoint, tasks, outside, .. } = saved;
@@ -473,7 +476,7 @@ impl StoreCheckpointer {
                 continue;
             }
             if !tasks.is_empty() {
-                self.add_pending(plan, at, of, &tasks, &mut rows.keep)?;
+                self.add_pending(plan, at, of, &tasks, &mut rows.batch)?;
             }
             let output = &outside.output;
             let wrote = !(output.writes.is_empty() && output.goto.is_empty());
@@ -483,10 +486,10 @@ impl StoreCheckpointer {
                 let hashes = blobs.iter().map(|(hash, _)| *hash).collect();
                 let ns = at.ns.to_string();
                 let what = Pending::Outside;
-                rows.keep.pending.push(NewPending { ns, of, what, body, blobs: hashes });
-                rows.keep.blobs.extend(blobs);
+                rows.batch.pending.push(NewPending { ns, of, what, body, blobs: hashes });
+                rows.batch.blobs.extend(blobs);
             }
         }
-        Ok(self.store.rewrite(&self.who, &self.shelf(at)?, newest, rows.keep).await?)
+        Ok(self.store.rewrite(&self.who, &self.shelf(at)?, newest, rows.batch).await?)
     }
 }

@@ -20,7 +20,7 @@ use weftwork_types::{CheckpointId, OrgId};
 
 /// Reads checkpoints of one graph of one thread. Rows that several of them refer to are read once.
 pub(super) struct Reading<'a> {
-    saver: &'a StoreCheckpointer,
+    checkpointer: &'a StoreCheckpointer,
     shelf: &'a CheckpointNamespace,
     plan: &'a Arc<Plan>,
     rows: BTreeMap<CheckpointId, Vec<u8>>,
@@ -35,7 +35,7 @@ impl StoreCheckpointer {
         shelf: &'a CheckpointNamespace,
         plan: &'a Arc<Plan>,
     ) -> Reading<'a> {
-        Reading { saver: self, shelf, plan, rows: BTreeMap::new() }
+        Reading { checkpointer: self, shelf, plan, rows: BTreeMap::new() }
     }
 }
 
@@ -91,7 +91,7 @@ impl Reading<'_> {
     }
 
     fn recent(&self, id: CheckpointId) -> Option<(Machine, WriteHint)> {
-        match &self.saver.recent {
+        match &self.checkpointer.recent {
             RecentUse::Full(recent) if self.shelf.ns.is_empty() => {
                 recent.get(&self.recent_key(), id, self.plan)
             }
@@ -100,15 +100,15 @@ impl Reading<'_> {
     }
 
     fn add_recent(&self, id: CheckpointId, machine: &Machine, hint: &WriteHint) {
-        if let RecentUse::Fill(recent) = &self.saver.recent
+        if let RecentUse::Fill(recent) = &self.checkpointer.recent
             && self.shelf.ns.is_empty()
         {
-            recent.keep(self.recent_key(), id, machine.clone(), hint.clone());
+            recent.insert(self.recent_key(), id, machine.clone(), hint.clone());
         }
     }
 
     fn recent_key(&self) -> (OrgId, Arc<str>) {
-        (self.saver.who.org.clone(), self.shelf.thread.as_str().into())
+        (self.checkpointer.who.org.clone(), self.shelf.thread.as_str().into())
     }
 
     async fn load(
@@ -136,8 +136,8 @@ impl Reading<'_> {
             if wants.is_empty() {
                 return Ok(());
             }
-            let store = &self.saver.store;
-            let who = &self.saver.who;
+            let store = &self.checkpointer.store;
+            let who = &self.checkpointer.who;
             let rows = &self.rows;
             if wants.rows.iter().any(|row| !rows.contains_key(row)) {
                 let all = wants.rows.iter().copied().chain(loader.soon());
@@ -164,7 +164,7 @@ impl Reading<'_> {
     }
 
     async fn blob(&self, id: CheckpointId, hash: Hash) -> Result<Vec<u8>, CheckpointerError> {
-        let found = self.saver.store.blob(&self.saver.who, hash).await?;
+        let found = self.checkpointer.store.blob(&self.checkpointer.who, hash).await?;
         let whole = found.filter(|bytes| hash_bytes(bytes) == hash);
         whole.ok_or_else(|| self.corrupt(id, &format!("its blob `{hash}` is missing or damaged")))
     }
@@ -184,15 +184,15 @@ impl Reading<'_> {
         id: CheckpointId,
         key: LayoutId,
     ) -> Result<Arc<Layout>, CheckpointerError> {
-        let known = self.saver.layouts().get(&key).cloned();
+        let known = self.checkpointer.layouts().get(&key).cloned();
         if let Some(layout) = known {
             return Ok(layout);
         }
-        let found = self.saver.store.layout(&self.saver.who, key.key()).await?;
+        let found = self.checkpointer.store.layout(&self.checkpointer.who, key.key()).await?;
         let bytes = found.ok_or_else(|| self.corrupt(id, "the names of its build are missing"))?;
         let layout = Layout::read(key, &bytes).map_err(|error| self.at(id, error))?;
         let layout = Arc::new(layout);
-        self.saver.layouts().insert(key, Arc::clone(&layout));
+        self.checkpointer.layouts().insert(key, Arc::clone(&layout));
         Ok(layout)
     }
 
@@ -281,8 +281,8 @@ impl Reading<'_> {
             }
         }
         if !missing.is_empty() {
-            let store = &self.saver.store;
-            let who = &self.saver.who;
+            let store = &self.checkpointer.store;
+            let who = &self.checkpointer.who;
             for (row, body) in store.checkpoint_bytes(who, self.shelf, missing).await? {
                 let body = self.open(Kind::Checkpoint, row, body)?;
                 found.insert(row.0.wrapping_sub(id.0), body);
@@ -310,18 +310,18 @@ impl Reading<'_> {
         match error {
             EngineError::OtherBuild { .. } | EngineError::LostNode { .. } => error.into(),
             EngineError::NewerRecord { found, known } => {
-                let place = self.place(id);
-                StoreError::Newer { place, found: found.into(), known: known.into() }.into()
+                let location = self.describe(id);
+                StoreError::Newer { location, found: found.into(), known: known.into() }.into()
             }
             other => self.corrupt(id, &other.to_string()),
         }
     }
 
     fn corrupt(&self, id: CheckpointId, what: &str) -> CheckpointerError {
-        StoreError::Corrupt { place: self.place(id), what: what.to_owned() }.into()
+        StoreError::Corrupt { location: self.describe(id), what: what.to_owned() }.into()
     }
 
-    fn place(&self, id: CheckpointId) -> String {
+    fn describe(&self, id: CheckpointId) -> String {
         let CheckpointNamespace { thread, ns } = self.shelf;
         let graph = if ns.is_empty() { String::new() } else { format!(", graph `{ns}`") };
         format!("checkpoint `{id}` of thread `{thread}`{graph}")

@@ -25,7 +25,7 @@ struct Threads {
 }
 
 impl Recent {
-    pub(super) fn keep(&self, key: Key, id: CheckpointId, machine: Machine, hint: WriteHint) {
+    pub(super) fn insert(&self, key: Key, id: CheckpointId, machine: Machine, hint: WriteHint) {
         let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         threads.touch(&key);
         threads.known.insert(key, (id, machine, hint));

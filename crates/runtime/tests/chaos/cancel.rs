@@ -115,8 +115,14 @@ impl Pair {
 
 async fn cancel(name: &str, place: Place, folder: &Path) {
     let runs = if full() { 10_000 } else { 200 };
-    let site = Site { place, folder: folder.to_owned(), pace_ms: 500, step_ms: 4, attempts_max: 3 };
-    let there = site.place.open();
+    let site = Site {
+        database: place,
+        folder: folder.to_owned(),
+        pace_ms: 500,
+        step_ms: 4,
+        attempts_max: 3,
+    };
+    let there = site.database.open();
     let site = Pair { here: runtime(&site).await, there, clock: SystemClock::new() };
     let mut random = Random::new(7);
     let longest = 20 * STEPS as usize;

@@ -13,7 +13,7 @@ use weftwork_types::{Principal, ThreadId};
 /// Looks at everything that is left of threads whose runs are these, and says how many runs there
 /// were and how many calls were made twice because nobody knew what came of them.
 pub(crate) async fn check(site: &Site, graph: &str, threads: &[Vec<RunRef>]) -> (usize, usize) {
-    let store = site.place.open();
+    let store = site.database.open();
     let mut made = BTreeMap::<String, Vec<String>>::new();
     for line in site.effects() {
         let words: Vec<&str> = line.split(' ').collect();

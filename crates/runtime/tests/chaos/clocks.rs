@@ -89,9 +89,10 @@ enum Whose {
 /// Lets clocks jump while runs go on, and says how many runs went to another worker.
 async fn jump(name: &str, place: Place, whose: Whose, folder: &Path) -> u64 {
     let (pace_ms, step_ms) = if full() { (2_000, 8_000) } else { (150, 350) };
-    let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms, attempts_max: 50 };
+    let site =
+        Site { database: place, folder: folder.to_owned(), pace_ms, step_ms, attempts_max: 50 };
     let files: Vec<_> = (0..2).map(|n| folder.join(format!("clock-{n}"))).collect();
-    let store = site.place.open();
+    let store = site.database.open();
     let workers: Vec<_> = files.iter().map(|file| start(&site, file)).collect();
     let mut runs = Vec::new();
     for thread in 0..8 {

@@ -74,13 +74,13 @@ async fn files_that_may_not_grow_pause_runs_until_they_may() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = Place::sqlite(folder.path());
     let site = Site {
-        place,
+        database: place,
         folder: folder.path().to_owned(),
         pace_ms: 250,
         step_ms: 2,
         attempts_max: 50,
     };
-    let store = site.place.open();
+    let store = site.database.open();
     let file = folder.path().join("weft.db");
     let worker = start(&site);
     let threads = if full() { 60 } else { 12 };

@@ -184,7 +184,7 @@ fn now() -> Instant {
 
 impl Killer {
     fn new(site: Site, output: Output) -> Self {
-        let store = site.place.open();
+        let store = site.database.open();
         let workers = (0..WORKERS).map(|_| Worker::start(&site)).collect();
         let followers = (0..FOLLOWERS).map(|n| Self::follower(&site, output, n)).collect();
         let random = Random::new(0x51f1_5e44 ^ seed());
@@ -317,8 +317,13 @@ impl Killer {
 
 async fn followed(name: &str, output: Output, place: Place, folder: &Path) {
     let kills = if full() { 500 } else { 20 };
-    let site =
-        Site { place, folder: folder.to_owned(), pace_ms: 250, step_ms: 5, attempts_max: u32::MAX };
+    let site = Site {
+        database: place,
+        folder: folder.to_owned(),
+        pace_ms: 250,
+        step_ms: 5,
+        attempts_max: u32::MAX,
+    };
     let mut killer = Killer::new(site, output);
     while killer.killed.iter().sum::<usize>() < kills {
         let until = now() + Duration::from_millis(50 + killer.random.below(250) as u64);

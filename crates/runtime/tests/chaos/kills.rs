@@ -58,7 +58,7 @@ fn now() -> Instant {
 
 impl Killer {
     async fn new(site: Site, memory: Memory, processes: usize, kills: usize) -> Self {
-        let store = site.place.open();
+        let store = site.database.open();
         let workers = (0..processes).map(|_| Worker::start_with(memory, &site)).collect();
         let mut threads = Vec::new();
         for thread in 0..THREADS {
@@ -221,8 +221,13 @@ async fn kills(name: &str, place: Place, processes: usize, folder: &std::path::P
     let asked = std::env::var("WEFT_CHAOS_KILLS").map(|n| n.parse().expect("a number"));
     let kills = asked.unwrap_or(if full() { 1_000 } else { 12 });
     let pace_ms = if full() { 2_000 } else { 250 };
-    let site =
-        Site { place, folder: folder.to_owned(), pace_ms, step_ms: STEP_MS, attempts_max: 50 };
+    let site = Site {
+        database: place,
+        folder: folder.to_owned(),
+        pace_ms,
+        step_ms: STEP_MS,
+        attempts_max: 50,
+    };
     let started = now();
     let mut killer = Killer::new(site, Memory::Sound, processes, kills).await;
     killer.run().await;
@@ -274,7 +279,7 @@ async fn calls_that_are_made_again_although_they_are_on_record_are_found() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = Place::sqlite(folder.path());
     let folder = folder.path().to_owned();
-    let site = Site { place, folder, pace_ms: 250, step_ms: STEP_MS, attempts_max: 50 };
+    let site = Site { database: place, folder, pace_ms: 250, step_ms: STEP_MS, attempts_max: 50 };
     let mut killer = Killer::new(site, Memory::Forgets, 2, 4).await;
     killer.run().await;
     let repeated = repeated(&killer.site.made(), &killer.recorded);

@@ -30,7 +30,7 @@ const POINTS: [(&str, u64); 7] = [
 /// Returns `true` if a write is of the kind that a point is named for: a call may be announced, or
 /// its result stored, in the same commit as task outcomes.
 fn is(wanted: &str, point: &'static str, commit: Option<&Commit>) -> bool {
-    let open = commit.filter(|commit| commit.keep.checkpoints.is_empty());
+    let open = commit.filter(|commit| commit.batch.checkpoints.is_empty());
     let any = |state: CallState| {
         open.is_some_and(|commit| commit.calls.iter().any(|call| call.state == state))
     };
@@ -86,8 +86,14 @@ async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
 
 async fn crash(name: &str, place: Place, folder: &Path) {
     let rounds = if full() { 20 } else { 1 };
-    let site = Site { place, folder: folder.to_owned(), pace_ms: 25, step_ms: 2, attempts_max: 50 };
-    let store = site.place.open();
+    let site = Site {
+        database: place,
+        folder: folder.to_owned(),
+        pace_ms: 25,
+        step_ms: 2,
+        attempts_max: 50,
+    };
+    let store = site.database.open();
     let mut threads = Vec::new();
     let mut hits = Vec::new();
     for (point, most) in POINTS {

@@ -13,8 +13,14 @@ use weftwork_types::run::{Durability, RunOutcome, RunStatus};
 
 async fn poison(name: &str, graph: &str, place: Place, folder: &Path) {
     let who = Principal::local();
-    let site = Site { place, folder: folder.to_owned(), pace_ms: 100, step_ms: 5, attempts_max: 3 };
-    let store = site.place.open();
+    let site = Site {
+        database: place,
+        folder: folder.to_owned(),
+        pace_ms: 100,
+        step_ms: 5,
+        attempts_max: 3,
+    };
+    let store = site.database.open();
     let mut workers = vec![Worker::start(&site), Worker::start(&site)];
     let durability = if graph == POISON { Durability::Exit } else { Durability::Sync };
     let bad = accept_as(&store, graph, "bad", "0", durability).await;

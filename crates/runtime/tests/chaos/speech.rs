@@ -60,9 +60,14 @@ async fn speaker(store: &dyn Store, at: &RunRef, workers: &[Worker]) -> Option<u
 }
 
 async fn speeches(name: &str, place: Place, folder: &Path, pace_ms: u64) {
-    let site =
-        Site { place, folder: folder.to_owned(), pace_ms, step_ms: 5, attempts_max: u32::MAX };
-    let store = site.place.open();
+    let site = Site {
+        database: place,
+        folder: folder.to_owned(),
+        pace_ms,
+        step_ms: 5,
+        attempts_max: u32::MAX,
+    };
+    let store = site.database.open();
     let mut workers = vec![Worker::start(&site), Worker::start(&site)];
     let runtime = speech(&site).await;
     let kills = if full() { 100 } else { 4 };

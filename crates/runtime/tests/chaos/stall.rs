@@ -17,8 +17,9 @@ async fn stall(name: &str, place: Place, folder: &Path) {
     let who = Principal::local();
     let tick = Duration::from_millis(10);
     let pace_ms = if full() { 2_000 } else { 100 };
-    let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 400, attempts_max: 3 };
-    let store = site.place.open();
+    let site =
+        Site { database: place, folder: folder.to_owned(), pace_ms, step_ms: 400, attempts_max: 3 };
+    let store = site.database.open();
     let stalled = Worker::start(&site);
     let at = accept_as(&store, CHAIN, "t", "0", Durability::Sync).await;
     while site.effects().iter().filter(|line| line.starts_with("made")).count() < 2 {
@@ -94,9 +95,14 @@ async fn processes_of_a_file_that_are_stopped_keep_their_runs() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = Place::sqlite(folder.path());
     let lease = Duration::from_millis(200);
-    let site =
-        Site { place, folder: folder.path().into(), pace_ms: 50, step_ms: 30, attempts_max: 3 };
-    let store = site.place.open();
+    let site = Site {
+        database: place,
+        folder: folder.path().into(),
+        pace_ms: 50,
+        step_ms: 30,
+        attempts_max: 3,
+    };
+    let store = site.database.open();
     let workers = [Worker::start(&site), Worker::start(&site)];
     let rounds = if full() { 102 } else { ORDERS.len() };
     let mut runs = Vec::new();

@@ -58,8 +58,9 @@ async fn all_at_once(name: &str, place: Place, folder: &Path) {
     let (timers, ahead_ms, pace_ms, look_ms) =
         if full() { (10_000, 150_000, 2_000, 1_000) } else { (300, 6_000, 150, 10) };
     let look = Duration::from_millis(look_ms);
-    let site = Site { place, folder: folder.to_owned(), pace_ms, step_ms: 0, attempts_max: 50 };
-    let store = site.place.open();
+    let site =
+        Site { database: place, folder: folder.to_owned(), pace_ms, step_ms: 0, attempts_max: 50 };
+    let store = site.database.open();
     let clock = SystemClock::new();
     let first = Worker::start(&site);
     let second = Worker::start(&site);

@@ -58,7 +58,7 @@ pub(crate) const CLOCK: &str = "WEFT_CHAOS_CLOCK";
 /// Data that the worker processes of a test share.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
-    pub(crate) place: Place,
+    pub(crate) database: Place,
     pub(crate) folder: PathBuf,
     /// A fourth of a lease.
     pub(crate) pace_ms: u64,
@@ -83,7 +83,7 @@ impl Site {
         let pace_ms = number(PACE_MS);
         let step_ms = number(STEP_MS);
         let attempts_max = std::env::var(ATTEMPTS_MAX).expect("is set").parse().expect("a number");
-        Some(Self { place: Place::of(&place), folder, pace_ms, step_ms, attempts_max })
+        Some(Self { database: Place::of(&place), folder, pace_ms, step_ms, attempts_max })
     }
 
     /// Returns a line for each external effect, by any process.
@@ -324,7 +324,7 @@ fn worker_process() {
     tokio.expect("a runtime").block_on(async {
         let outside = Outside { folder: site.folder.as_path().into(), step_ms: site.step_ms };
         let clock = Skewed::of_this_worker();
-        let store = points::planted(site.place.open_by(clock.clone()));
+        let store = points::planted(site.database.open_by(clock.clone()));
         let runtime = Runtime::builder(store)
             .clock(clock)
             .graph(CHAIN, chain(&outside))
@@ -396,7 +396,7 @@ impl Worker {
 
     /// Starts it by a command of the test's, which passes [`ARGS`] to this program.
     pub(crate) fn start_by(mut command: Command, site: &Site) -> Self {
-        command.env(PLACE, site.place.word()).env(FOLDER, &site.folder);
+        command.env(PLACE, site.database.word()).env(FOLDER, &site.folder);
         command.env(PACE_MS, site.pace_ms.to_string()).env(STEP_MS, site.step_ms.to_string());
         command.env(ATTEMPTS_MAX, site.attempts_max.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -489,14 +489,14 @@ pub(crate) async fn accept_as(
 /// A runtime in this process that hosts the chain.
 pub(crate) async fn runtime(site: &Site) -> Runtime {
     let outside = Outside { folder: site.folder.as_path().into(), step_ms: site.step_ms };
-    let runtime = Runtime::builder(site.place.open()).graph(CHAIN, chain(&outside));
+    let runtime = Runtime::builder(site.database.open()).graph(CHAIN, chain(&outside));
     runtime.lease(site.lease()).open().await.expect("opens")
 }
 
 /// A runtime in this process that follows the frames of runs.
 pub(crate) async fn reader(site: &Site) -> Runtime {
     let outside = Outside { folder: site.folder.as_path().into(), step_ms: 0 };
-    let runtime = Runtime::builder(site.place.open()).graph(CHAIN, chain(&outside));
+    let runtime = Runtime::builder(site.database.open()).graph(CHAIN, chain(&outside));
     let runtime = runtime.graph(SPEAKS, speaks(&outside)).graph(NESTED, nested(&outside));
     runtime.lease(site.lease()).open().await.expect("opens")
 }
@@ -504,7 +504,7 @@ pub(crate) async fn reader(site: &Site) -> Runtime {
 /// A runtime in this process that follows speeches.
 pub(crate) async fn speech(site: &Site) -> Runtime {
     let outside = Outside { folder: site.folder.as_path().into(), step_ms: 0 };
-    let runtime = Runtime::builder(site.place.open()).graph(SPEAKS, speaks(&outside));
+    let runtime = Runtime::builder(site.database.open()).graph(SPEAKS, speaks(&outside));
     runtime.lease(site.lease()).open().await.expect("opens")
 }
 
@@ -518,7 +518,7 @@ pub(crate) async fn state(site: &Site, graph: &str, thread: &str) -> Value {
         HUNGRY => poison(&outside, HUNGRY),
         _ => poison(&outside, POISON),
     };
-    let runtime = Runtime::builder(site.place.open()).graph(graph, built).open().await;
+    let runtime = Runtime::builder(site.database.open()).graph(graph, built).open().await;
     let thread = ThreadId::new(thread).expect("valid id");
     runtime.expect("opens").state(&Principal::local(), &thread).await.expect("reads").values
 }

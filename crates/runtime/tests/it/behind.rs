@@ -163,7 +163,7 @@ async fn an_effect_is_made_only_when_all_before_it_is_stored() {
     assert_eq!(world.made().into_values().collect::<Vec<_>>(), [1; 6]);
 }
 
-fn told(events: impl Iterator<Item = AiEvent>) -> Vec<Value> {
+fn custom_and_steps(events: impl Iterator<Item = AiEvent>) -> Vec<Value> {
     let told = events.filter_map(|event| match event {
         AiEvent::Custom { value, .. } => Some(value),
         AiEvent::RunStarted { .. } => Some(json!("run started")),
@@ -212,10 +212,14 @@ async fn check_events(bench: &Bench, clock: &ManualClock, durability: Durability
     let events: Vec<RunEvent> = moving(clock, handle.events.collect()).await;
     completed(handle.outcome.await);
     check_stream(&events);
-    assert_eq!(told(events.into_iter().map(|told| told.event)), expected, "{durability:?}");
+    assert_eq!(
+        custom_and_steps(events.into_iter().map(|told| told.event)),
+        expected,
+        "{durability:?}"
+    );
     let log = bench.store.events(&Principal::local(), &handle.run, 0, 100).await;
     let log = log.expect("reads").into_iter().map(|told| told.event);
-    assert_eq!(told(log), expected, "{durability:?}");
+    assert_eq!(custom_and_steps(log), expected, "{durability:?}");
 }
 
 #[tokio::test]
@@ -242,9 +246,9 @@ async fn events_keep_their_order_when_a_commit_is_tried_again() {
                 }
                 let at = commits.fetch_add(1, Ordering::SeqCst) + 1;
                 if (refused..refused + times).contains(&at) {
-                    let place = name(point, commit).to_owned();
+                    let location = name(point, commit).to_owned();
                     let reason = "busy".to_owned();
-                    return Err(StoreError::Unavailable { place, reason, retriable: true });
+                    return Err(StoreError::Unavailable { location, reason, retriable: true });
                 }
                 Ok(Duration::ZERO)
             });

@@ -121,7 +121,7 @@ async fn a_flipped_bit_never_gives_another_state() {
 /// Results of reading a file that was damaged anywhere, or truncated.
 #[derive(Debug, Default)]
 struct Came {
-    told: usize,
+    reported: usize,
     unharmed: usize,
     /// Number of truncated logs that gave the state of an earlier commit.
     earlier: usize,
@@ -132,19 +132,19 @@ impl Came {
     /// of the states it had: the last one unless the log lost its end.
     async fn look(&mut self, path: &Path, states: &[Value], log_is_harmed: bool, what: &str) {
         let Ok(store) = SqliteStore::open(path, &Options::default()) else {
-            self.told += 1;
+            self.reported += 1;
             return;
         };
         let store: Arc<dyn Store> = Arc::new(store);
         let runtime = Runtime::builder(Arc::clone(&store)).graph("test:graph", pair()).open().await;
         let Ok(runtime) = runtime else {
-            self.told += 1;
+            self.reported += 1;
             return;
         };
         match runtime.state(&Principal::local(), &thread()).await {
             Err(error) => {
                 assert!(error.code().0.starts_with("W02"), "{what}: {error}");
-                self.told += 1;
+                self.reported += 1;
             }
             Ok(found) if states.last() == Some(&found.values) => self.unharmed += 1,
             Ok(found) => {
@@ -211,7 +211,7 @@ async fn damage_anywhere_in_the_files_never_gives_a_state_that_never_was() {
         std::fs::remove_file(&path).expect("removes");
     }
     println!("{seeds} damages: of the file {of_file:?}, of its log {of_log:?}");
-    assert!(of_file.told > 0 && of_log.earlier > 0);
+    assert!(of_file.reported > 0 && of_log.earlier > 0);
 }
 
 fn asking() -> CompiledGraph {

@@ -61,9 +61,9 @@ fn start() -> RunInput {
 fn refuse(store: &Faulty, refuses: impl Fn(&Commit) -> bool + Send + Sync + 'static) {
     store.interfere(move |_, moment, commit| {
         if moment == Moment::Before && commit.is_some_and(&refuses) {
-            let place = "faulty".to_owned();
+            let location = "faulty".to_owned();
             let reason = "no room".to_owned();
-            return Err(StoreError::Full { place, reason });
+            return Err(StoreError::Full { location, reason });
         }
         Ok(Duration::ZERO)
     });
@@ -145,7 +145,7 @@ async fn asked_to_wait(clock: &ManualClock, times: usize) {
 #[tokio::test]
 async fn a_full_store_pauses_a_run_and_nothing_is_told_until_it_is_committed() {
     let refused: [fn(&Commit) -> bool; 2] =
-        [|commit| commit.finish.is_some(), |commit| !commit.keep.checkpoints.is_empty()];
+        [|commit| commit.finish.is_some(), |commit| !commit.batch.checkpoints.is_empty()];
     for refused in refused {
         let store = Faulty::new(crate::support::store());
         let clock = Arc::new(ManualClock::new());

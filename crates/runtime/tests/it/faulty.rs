@@ -30,8 +30,8 @@ pub(crate) fn name(point: &'static str, commit: Option<&Commit>) -> &'static str
     let intent = |call: &Arc<CallRecord>| call.state == CallState::Intent;
     match commit {
         _ if commit.finish.is_some() => "commit of the end",
-        _ if !commit.keep.checkpoints.is_empty() => "commit of a step",
-        _ if !commit.keep.pending.is_empty() => "commit of tasks",
+        _ if !commit.batch.checkpoints.is_empty() => "commit of a step",
+        _ if !commit.batch.pending.is_empty() => "commit of tasks",
         _ if commit.calls.iter().any(intent) => "commit of an intent",
         _ if !commit.calls.is_empty() => "commit of a result",
         _ => "commit of events",
@@ -265,8 +265,8 @@ ReadCheckpoints {
     }
 }
 WriteCheckpoints {
-    fn keep<'a>(who: &'a Principal, thread: &'a ThreadId, keep: CheckpointBatch) -> ();
-    fn rewrite<'a>(who: &'a Principal, at: &'a CheckpointNamespace, newest: CheckpointId, keep: CheckpointBatch) -> ();
+    fn put_checkpoints<'a>(who: &'a Principal, thread: &'a ThreadId, batch: CheckpointBatch) -> ();
+    fn rewrite<'a>(who: &'a Principal, at: &'a CheckpointNamespace, newest: CheckpointId, batch: CheckpointBatch) -> ();
     fn copy_checkpoints<'a>(who: &'a Principal, from: &'a ThreadId, to: &'a ThreadId) -> ();
     fn delete_checkpoints<'a>(who: &'a Principal, thread: &'a ThreadId) -> ();
     fn collect_blobs<'a>(who: &'a Principal) -> u64;
@@ -285,7 +285,7 @@ ItemTable {
 }
 
 impl Store for Faulty {
-    fn place(&self) -> &str {
+    fn location(&self) -> &str {
         "faulty"
     }
 }

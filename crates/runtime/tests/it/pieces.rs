@@ -153,7 +153,7 @@ fn shown(events: &[RunEvent]) -> String {
 }
 
 /// Collects live events until their text ends with `end`; no time passes.
-async fn told(events: &mut BoxStream<'static, RunEvent>, end: &str) -> String {
+async fn collect_until(events: &mut BoxStream<'static, RunEvent>, end: &str) -> String {
     let mut all = Vec::new();
     while !shown(&all).ends_with(end) {
         let event = events.next().await;
@@ -169,7 +169,7 @@ async fn heard(
     events: &mut BoxStream<'static, RunEvent>,
     end: &str,
 ) -> String {
-    moving(clock, told(events, end)).await
+    moving(clock, collect_until(events, end)).await
 }
 
 async fn watched(bench: &Bench, at: &RunRef, after: Position) -> BoxStream<'static, RunEvent> {
@@ -194,10 +194,10 @@ async fn text_is_saved_when_it_has_waited_for_a_quarter_of_a_second() {
     let mut handle = started(&bench).await;
     a.send(Line::Think("hm")).expect("listens");
     say(&a, "hel");
-    let shown = told(&mut handle.events, "hel").await;
+    let shown = collect_until(&mut handle.events, "hel").await;
     assert_eq!(shown, "<started>(hm)hel", "who watches hears it at once");
     say(&a, "lo");
-    told(&mut handle.events, "lo").await;
+    collect_until(&mut handle.events, "lo").await;
     clock.advance(Duration::from_millis(249));
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -246,7 +246,7 @@ async fn whoever_follows_from_another_process_sees_the_text_grow() {
     let mut beside = watched(&one, &handle.run, Position::START).await;
     let run = handle.run.clone();
     say(&a, "Once ");
-    assert_eq!(told(&mut beside, "Once ").await, "<started>Once ");
+    assert_eq!(collect_until(&mut beside, "Once ").await, "<started>Once ");
     assert_eq!(heard(&clock, &mut events, "Once ").await, "<started>Once ");
     say(&a, "upon ");
     say(&a, "a");
@@ -331,7 +331,7 @@ fn text_of_a_dead_worker_is_void_before_there_is_new_text() {
     let run = dies.block_on(async {
         let mut handle = started(&process(&store, &clock, here).await).await;
         say(&a, "half a sen");
-        told(&mut handle.events, "sen").await;
+        collect_until(&mut handle.events, "sen").await;
         clock.advance(Duration::from_millis(250));
         saved(&store, &handle.run, 10).await;
         say(&a, "ten");
@@ -370,7 +370,7 @@ async fn several_who_speak_at_the_same_time_are_told_apart() {
     let mut handle = started(&process(&store, &clock, graph).await).await;
     for (who, word) in [(&a, "a1 "), (&b, "b1 "), (&a, "a2 "), (&b, "b2 ")] {
         say(who, word);
-        told(&mut handle.events, word).await;
+        collect_until(&mut handle.events, word).await;
     }
     clock.advance(Duration::from_millis(250));
     let found = saved(&store, &handle.run, 12).await;
@@ -379,10 +379,10 @@ async fn several_who_speak_at_the_same_time_are_told_apart() {
     assert_eq!(found[0].at.task, found[2].at.task);
     assert_ne!(found[0].at.task, found[1].at.task);
     b.send(Line::Fail).expect("listens");
-    assert_eq!(told(&mut handle.events, "b>").await, "<reset b>");
+    assert_eq!(collect_until(&mut handle.events, "b>").await, "<reset b>");
     assert_eq!(pieces(&store, &handle.run).await.len(), 4, "that of `a` stands before it");
     a.send(Line::Break).expect("listens");
-    told(&mut handle.events, "<reset a>").await;
+    collect_until(&mut handle.events, "<reset a>").await;
     assert_eq!(pieces(&store, &handle.run).await, []);
     for who in [&a, &b] {
         say(who, "again");
@@ -405,7 +405,10 @@ async fn a_full_store_holds_up_nobody_who_listens() {
         move |_, _, commit| {
             let text = commit.is_some_and(|commit| !commit.pieces.is_empty());
             if text && *full.lock().expect("not poisoned") {
-                return Err(StoreError::Full { place: "it".to_owned(), reason: "full".to_owned() });
+                return Err(StoreError::Full {
+                    location: "it".to_owned(),
+                    reason: "full".to_owned(),
+                });
             }
             Ok(Duration::ZERO)
         }
@@ -415,7 +418,7 @@ async fn a_full_store_holds_up_nobody_who_listens() {
     let mut handle = started(&process(&store, &clock, graph).await).await;
     for n in 0..100 {
         say(&a, format!("{n} "));
-        told(&mut handle.events, &format!("{n} ")).await;
+        collect_until(&mut handle.events, &format!("{n} ")).await;
         clock.advance(Duration::from_millis(100));
     }
     assert_eq!(pieces(&inner, &handle.run).await, []);
@@ -439,9 +442,9 @@ async fn text_of_a_superstep_that_is_begun_again_is_void() {
         let refuses = Arc::clone(&refuses);
         move |name, _, _| {
             if name == "read of a checkpoint" && refuses.swap(false, Ordering::SeqCst) {
-                let place = "it".to_owned();
+                let location = "it".to_owned();
                 let reason = "restarts".to_owned();
-                return Err(StoreError::Unavailable { place, reason, retriable: true });
+                return Err(StoreError::Unavailable { location, reason, retriable: true });
             }
             Ok(Duration::ZERO)
         }
@@ -452,7 +455,7 @@ async fn text_of_a_superstep_that_is_begun_again_is_void() {
     let graph = graph.build().expect("sound");
     let mut handle = started(&process(&store, &clock, graph).await).await;
     say(&a, "half");
-    told(&mut handle.events, "half").await;
+    collect_until(&mut handle.events, "half").await;
     // What is open then cannot be read: the superstep is begun again.
     refuses.store(true, Ordering::SeqCst);
     a.send(Line::Fail).expect("listens");
@@ -483,7 +486,7 @@ async fn text_of_a_superstep_outlives_the_late_commit_of_the_one_before() {
     say(&a, "A");
     a.send(Line::End).expect("listens");
     say(&b, "B");
-    let heard = told(&mut handle.events, "B").await;
+    let heard = collect_until(&mut handle.events, "B").await;
     assert_eq!(heard, "<started>A<step><final A>B", "in order, however late the commit");
     clock.advance(Duration::from_millis(250));
     let found = saved(&inner, &handle.run, 1).await;

@@ -72,9 +72,9 @@ async fn play(point: &'static str, fault: Fault, moment: Moment) {
         }
         if times.fetch_add(1, Ordering::SeqCst).is_multiple_of(3) {
             count.fetch_add(1, Ordering::SeqCst);
-            let place = "faulty".to_owned();
+            let location = "faulty".to_owned();
             let reason = "no room".to_owned();
-            return Err(StoreError::Full { place, reason });
+            return Err(StoreError::Full { location, reason });
         }
         Ok(Duration::ZERO)
     });

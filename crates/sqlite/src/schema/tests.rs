@@ -1,7 +1,7 @@
 //! Tests that a file reaches the next format, also if the process that migrates it is killed.
 
 use super::{FORMATS, Formats};
-use crate::error::Place;
+use crate::error::StoreLocation;
 use crate::open;
 use crate::store::Options;
 use rusqlite::Connection;
@@ -65,8 +65,9 @@ fn make_file(folder: &TempDir, rows: Option<&str>) -> PathBuf {
 }
 
 fn open_with(path: &Path, formats: &Formats) -> Result<Connection, StoreError> {
-    let place = Place { name: path.display().to_string().into(), busy_timeout_ms: 5_000 };
-    open::writer(path, &place, &Options::default(), true, formats)
+    let location =
+        StoreLocation { name: path.display().to_string().into(), busy_timeout_ms: 5_000 };
+    open::writer(path, &location, &Options::default(), true, formats)
 }
 
 /// Closes a connection as a store does.

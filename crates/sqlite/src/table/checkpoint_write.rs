@@ -18,26 +18,26 @@ pub(crate) const OUTSIDE: i64 = 0;
 pub(crate) const CHECKPOINT: i64 = -1;
 
 /// Stores a batch.
-pub(crate) fn keep(
+pub(crate) fn put_batch(
     conn: &Connection,
     org: &OrgId,
     thread: &ThreadId,
-    keep: &CheckpointBatch,
+    batch: &CheckpointBatch,
 ) -> Done<()> {
-    for (hash, body) in &keep.blobs {
+    for (hash, body) in &batch.blobs {
         let sql = "INSERT INTO blobs (org, hash, body) VALUES (?1, ?2, ?3)
                    ON CONFLICT (org, hash) DO NOTHING";
         row::execute(conn, sql, params![org.as_str(), hash.0, body])?;
     }
-    for (hash, body) in &keep.layouts {
+    for (hash, body) in &batch.layouts {
         let sql = "INSERT INTO layouts (org, hash, body) VALUES (?1, ?2, ?3)
                    ON CONFLICT (org, hash) DO NOTHING";
         row::execute(conn, sql, params![org.as_str(), hash.0, body])?;
     }
-    for checkpoint in &keep.checkpoints {
+    for checkpoint in &batch.checkpoints {
         put(conn, org, thread, checkpoint)?;
     }
-    for part in &keep.pending {
+    for part in &batch.pending {
         match part.what {
             Pending::Outside => put_outside(conn, org, thread, part)?,
             Pending::Tasks => add_tasks(conn, org, thread, part)?,
@@ -47,8 +47,8 @@ pub(crate) fn keep(
 }
 
 /// Returns the last checkpoint of the root graph in a batch.
-pub(crate) fn head(keep: &CheckpointBatch) -> Option<CheckpointId> {
-    keep.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
+pub(crate) fn head(batch: &CheckpointBatch) -> Option<CheckpointId> {
+    batch.checkpoints.iter().rev().find(|new| new.ns.is_empty()).map(|new| new.id)
 }
 
 /// Stores a batch that consists of one checkpoint, in one statement. Returns `false` if this is not
@@ -57,9 +57,9 @@ pub(crate) fn keep_one(
     conn: &Connection,
     org: &OrgId,
     thread: &ThreadId,
-    keep: &CheckpointBatch,
+    batch: &CheckpointBatch,
 ) -> Done<bool> {
-    let CheckpointBatch { checkpoints, pending, blobs, layouts } = keep;
+    let CheckpointBatch { checkpoints, pending, blobs, layouts } = batch;
     let one = pending.is_empty() && blobs.is_empty() && layouts.is_empty();
     match checkpoints.as_slice() {
         [new] if one && new.blobs.is_empty() && !begins_block(new) => {
@@ -219,7 +219,7 @@ pub(crate) fn rewrite(
     ] {
         row::execute(conn, sql, params![org.as_str(), at.thread.as_str(), at.ns, stays])?;
     }
-    keep(conn, org, &at.thread, new)?;
+    put_batch(conn, org, &at.thread, new)?;
     move_head(conn, org, &at.thread)?;
     row::give_back(conn)
 }

@@ -98,22 +98,22 @@ impl ReadCheckpoints for SqliteStore {
 }
 
 impl WriteCheckpoints for SqliteStore {
-    fn keep<'a>(
+    fn put_checkpoints<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         let org = who.org.clone();
         let thread = thread.clone();
-        let keep = Arc::new(keep);
-        let single = (org.clone(), thread.clone(), Arc::clone(&keep));
+        let batch = Arc::new(batch);
+        let single = (org.clone(), thread.clone(), Arc::clone(&batch));
         self.write_single(
             move |conn| {
-                let (org, thread, keep) = &single;
-                Ok(checkpoint_write::keep_one(conn, org, thread, keep)?.then_some(()))
+                let (org, thread, batch) = &single;
+                Ok(checkpoint_write::keep_one(conn, org, thread, batch)?.then_some(()))
             },
-            move |conn| checkpoint_write::keep(conn, &org, &thread, &keep),
+            move |conn| checkpoint_write::put_batch(conn, &org, &thread, &batch),
         )
     }
 
@@ -122,11 +122,11 @@ impl WriteCheckpoints for SqliteStore {
         who: &'a Principal,
         at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         let org = who.org.clone();
         let at = at.clone();
-        self.write(move |conn| checkpoint_write::rewrite(conn, &org, &at, newest, &keep))
+        self.write(move |conn| checkpoint_write::rewrite(conn, &org, &at, newest, &batch))
     }
 
     fn copy_checkpoints<'a>(

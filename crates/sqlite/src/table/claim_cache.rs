@@ -57,10 +57,10 @@ pub(crate) fn check(conn: &Connection, org: &OrgId, claim: &Claim) -> Done<Held>
         let status: RunStatus = at.word(row, "status")?;
         let fence = at.plain(row, "fence")?;
         invariants::check_claim(claim, Holder { status, worker: worker.as_ref(), fence })?;
-        let place: Option<i64> = at.plain(row, "place")?;
-        let seq = place.map(|_| at.plain(row, "last_seq")).transpose()?;
+        let position: Option<i64> = at.plain(row, "place")?;
+        let seq = position.map(|_| at.plain(row, "last_seq")).transpose()?;
         Ok(Held {
-            end: End::of(at.plain(row, "number")?, place.zip(seq)),
+            end: End::of(at.plain(row, "number")?, position.zip(seq)),
             payer: Payer::read(&at, row)?,
             asks: at.plain(row, "asks")?,
             cancel_requested: at.plain(row, "cancel_requested")?,
@@ -120,9 +120,9 @@ impl ClaimCache {
     }
 
     /// Confirms that the commit that left the log of its run at this place was committed.
-    pub(crate) fn stands(&self, run: &RunId, place: i64) {
+    pub(crate) fn stands(&self, run: &RunId, position: i64) {
         if let Some(entry) = self.state().runs.get_mut(run) {
-            entry.stands |= entry.held.end.place == place;
+            entry.stands |= entry.held.end.position == position;
         }
     }
 

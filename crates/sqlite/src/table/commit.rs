@@ -24,8 +24,8 @@ pub(crate) fn commit(
         None => claim_cache::check(conn, org, claim)?,
     };
     let thread = &claim.at.thread;
-    checkpoint_write::keep(conn, org, thread, &commit.keep)?;
-    let leaves = !commit.keep.checkpoints.is_empty() || commit.finish.is_some();
+    checkpoint_write::put_batch(conn, org, thread, &commit.batch)?;
+    let leaves = !commit.batch.checkpoints.is_empty() || commit.finish.is_some();
     if leaves && held.asks {
         interrupts::close(conn, org, thread)?;
     }
@@ -34,7 +34,7 @@ pub(crate) fn commit(
     let calls = commit.calls.iter().map(|call| Call::from(&**call)).collect();
     let (usage, of_others) = by_payer(claim, &commit.usage);
     of_others.iter().try_for_each(|row| usage::record(conn, org, row))?;
-    let head = checkpoint_write::head(&commit.keep);
+    let head = checkpoint_write::head(&commit.batch);
     let usage = Some((&held.payer, usage.as_ref()));
     let first_seq = log::add(conn, held.end, log::Entry { at: *at, head, calls, usage, events })?;
     pieces::write(conn, org, &claim.at.run, commit)?;
@@ -45,9 +45,9 @@ pub(crate) fn commit(
     let committed = Committed { first_seq, cancel_requested: held.cancel_requested };
     held.asks = !commit.interrupts.is_empty() || held.asks && !leaves;
     held.end = held.end.after(events.len());
-    let place = held.end.place;
+    let position = held.end.position;
     known.put(conn, org, claim, commit.finish.is_none().then_some(held));
-    Ok((committed, place))
+    Ok((committed, position))
 }
 
 /// Splits usage into that of the run and that of other runs.

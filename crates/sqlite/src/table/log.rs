@@ -32,8 +32,8 @@ pub(crate) struct Entry<'a> {
 /// The end of a run's log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct End {
-    /// Place of the newest row; if there is none, the place before the first.
-    pub(crate) place: i64,
+    /// Position of the newest row; if there is none, the position before the first.
+    pub(crate) position: i64,
     /// Number of the newest event; 0 if there is none.
     pub(crate) seq: u64,
 }
@@ -55,16 +55,19 @@ pub(crate) use of_runs;
 impl End {
     /// Creates the end of the log of a run, given the run's number and newest row.
     pub(crate) fn of(number: i64, newest: Option<(i64, u64)>) -> Self {
-        newest.map_or(Self { place: number << BITS, seq: 0 }, |(place, seq)| Self { place, seq })
+        newest.map_or(Self { position: number << BITS, seq: 0 }, |(position, seq)| Self {
+            position,
+            seq,
+        })
     }
 
     /// Returns the end after a commit with a number of events.
     pub(crate) fn after(self, events: usize) -> Self {
-        Self { place: self.place + 1, seq: self.seq + events as u64 }
+        Self { position: self.position + 1, seq: self.seq + events as u64 }
     }
 
     fn first_place(self) -> i64 {
-        (self.place >> BITS) << BITS
+        (self.position >> BITS) << BITS
     }
 }
 
@@ -75,8 +78,8 @@ fn number(conn: &Connection, org: &OrgId, run: &RunId) -> Done<Option<i64>> {
 }
 
 /// Returns the number of the run that a place belongs to.
-pub(crate) fn run(place: i64) -> i64 {
-    place >> BITS
+pub(crate) fn run(position: i64) -> i64 {
+    position >> BITS
 }
 
 /// Returns the end of a run's log.
@@ -102,7 +105,7 @@ pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
     let sql = "INSERT INTO log (place, first_seq, last_seq, at, head, calls, usage, events)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     let values = params![
-        last.place,
+        last.position,
         row::int(first),
         row::int(last.seq),
         at.0,
@@ -131,11 +134,11 @@ fn some<T: serde::Serialize>(list: &[T]) -> Done<Option<String>> {
 /// Returns the name of a row for messages: its run and commit number.
 fn named(row: &Row<'_>) -> Done<String> {
     let run: Option<String> = row.get("run")?;
-    let place: i64 = row.get("place")?;
-    let commit = place & LAST;
+    let position: i64 = row.get("place")?;
+    let commit = position & LAST;
     Ok(match run {
         Some(run) => format!("run `{run}`, commit {commit}"),
-        None => format!("run number {}, commit {commit}", place >> BITS),
+        None => format!("run number {}, commit {commit}", position >> BITS),
     })
 }
 
@@ -189,7 +192,7 @@ pub(crate) fn events_after(
     let sql = "SELECT ?3 AS run, * FROM log WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
     let mut statement = conn.prepare_cached(sql)?;
     let first = first_after(conn, end, after)?;
-    let mut rows = statement.query(params![first, end.place, run.as_str()])?;
+    let mut rows = statement.query(params![first, end.position, run.as_str()])?;
     while found.len() < limit {
         let Some(row) = rows.next()? else { break };
         let events = events(row)?.into_iter().filter(|event| event.seq > after);
@@ -202,7 +205,7 @@ pub(crate) fn events_after(
 /// rows in between.
 fn first_after(conn: &Connection, end: End, after: u64) -> Done<i64> {
     let mut low = end.first_place();
-    let mut high = end.place;
+    let mut high = end.position;
     if after == 0 {
         return Ok(low);
     }
@@ -210,7 +213,7 @@ fn first_after(conn: &Connection, end: End, after: u64) -> Done<i64> {
                ORDER BY place LIMIT 1";
     while low < high {
         let middle = low + (high - low) / 2;
-        let next = row::one(conn, sql, [middle, end.place], |row| {
+        let next = row::one(conn, sql, [middle, end.position], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, u64>(1)?))
         })?;
         match next {

@@ -237,8 +237,8 @@ impl WriteRuns for SqliteStore {
                 let known = Arc::clone(&known);
                 move |conn: &Connection| commit::commit(conn, &known, &org, &claim, &commit)
             };
-            let (committed, place) = self.write(work).await?;
-            known.stands(&run, place);
+            let (committed, position) = self.write(work).await?;
+            known.stands(&run, position);
             Ok(committed)
         })
     }

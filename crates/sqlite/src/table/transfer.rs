@@ -138,7 +138,7 @@ fn put(conn: &Connection, org: &OrgId, whole: &ThreadExport) -> Done<()> {
         put_interrupt(conn, org, id, row)?;
     }
     put_calls(conn, org, whole)?;
-    checkpoint_write::keep(conn, org, id, &whole.kept)?;
+    checkpoint_write::put_batch(conn, org, id, &whole.kept)?;
     whole.usage.iter().try_for_each(|row| usage::record(conn, org, row))
 }
 

@@ -1,4 +1,4 @@
-use crate::error::{Done, Place};
+use crate::error::{Done, StoreLocation};
 use crate::lock::{Locks, Process};
 use crate::row;
 use crate::store::SqliteStore;
@@ -41,9 +41,9 @@ pub(crate) fn delete(conn: &Connection, locks: &Locks, worker: &WorkerId) -> Don
 }
 
 /// Deletes the rows of workers whose processes are dead.
-pub(crate) fn bury(conn: &Connection, locks: &Locks, place: &Place) -> Result<()> {
+pub(crate) fn bury(conn: &Connection, locks: &Locks, location: &StoreLocation) -> Result<()> {
     for worker in locks.gone()? {
-        match delete(conn, locks, &worker).map_err(|fail| place.fail(fail)) {
+        match delete(conn, locks, &worker).map_err(|fail| location.fail(fail)) {
             // This is only a cleanup: the workers are recognised as dead without it.
             Err(StoreError::Full { .. } | StoreError::Locked { .. }) => return Ok(()),
             other => other?,

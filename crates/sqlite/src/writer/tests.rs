@@ -6,8 +6,8 @@ fn desk(folder: &tempfile::TempDir, quick: Duration) -> Desk {
     let conn = Connection::open(path).expect("opens");
     conn.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE numbers (n INTEGER)")
         .expect("makes a table");
-    let place = Place { name: "desk.db".into(), busy_timeout_ms: 60_000 };
-    Desk::new(Mutex::new(Session { conn, place, patient: true }), quick)
+    let location = StoreLocation { name: "desk.db".into(), busy_timeout_ms: 60_000 };
+    Desk::new(Mutex::new(Session { conn, location, patient: true }), quick)
 }
 
 fn add(conn: &Connection) -> Done<usize> {

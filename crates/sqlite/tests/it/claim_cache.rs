@@ -1,6 +1,6 @@
 //! Tests that the cached state of runs is used only while nothing else was written.
 
-use crate::support::{begin, block_on, commit_of, numbers, open, told};
+use crate::support::{begin, block_on, commit_of, custom_event, numbers, open};
 use rusqlite::Connection;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
 use weftwork_store::table::WriteRuns as _;
@@ -100,7 +100,7 @@ fn commits_without_events_keep_the_count() {
     let quiet = Commit { at: weftwork_types::Timestamp(3), ..Commit::default() };
     let made = block_on(stores[0].commit(&Principal::local(), &claim, quiet)).expect("commits");
     assert_eq!(made.first_seq, 4, "the number the next event gets");
-    let twice = Commit { events: vec![told(1), told(2)], ..Commit::default() };
+    let twice = Commit { events: vec![custom_event(1), custom_event(2)], ..Commit::default() };
     let made = block_on(stores[0].commit(&Principal::local(), &claim, twice)).expect("commits");
     assert_eq!(made.first_seq, 4);
     assert_eq!(commit(&stores[0], &claim, 4).expect("commits").first_seq, 6);

@@ -216,8 +216,8 @@ fn a_thread_under_another_name_is_neither_read_nor_copied() {
     let page = block_on(store.page(&who, &root("t2"), None, 9)).expect_err("must not be read");
     let copied = block_on(store.copy_checkpoints(&who, &from, &to)).expect_err("nor copied");
     for error in [read, page, copied] {
-        let StoreError::Corrupt { place, what } = &error else { panic!("{error}") };
-        assert_eq!(place, "table `blocks`, thread `t2`");
+        let StoreError::Corrupt { location, what } = &error else { panic!("{error}") };
+        assert_eq!(location, "table `blocks`, thread `t2`");
         assert!(what.contains("does not fit its seal"), "{what}");
     }
 }

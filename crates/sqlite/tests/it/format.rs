@@ -59,7 +59,7 @@ fn a_file_of_the_oldest_format_is_read_and_has_the_tables_of_a_new_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = made(&folder, Some(OLDEST));
     let store = SqliteStore::open(&path, &Options::default()).expect("opens");
-    assert!(store.place().ends_with("weft.db"));
+    assert!(store.location().ends_with("weft.db"));
     // One body is large enough for a page of its own.
     let text = contents(&store).join("\n").replace(&", 7".repeat(1_499), " and so on");
     insta::assert_snapshot!("format_16", text);

@@ -2,7 +2,7 @@
 //! without gaps, and the next process takes over its runs immediately.
 
 use crate::support::{
-    at, begin, block_on, checkpoints, commit_of, new_run, numbers, register, told,
+    at, begin, block_on, checkpoints, commit_of, custom_event, new_run, numbers, register,
 };
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -33,7 +33,7 @@ fn body(number: u128) -> Vec<u8> {
 /// Checkpoint `n` is committed together with the events `2n - 1` and `2n`.
 fn commit(number: u128) -> Commit {
     let mut commit = commit_of(number, body(number));
-    commit.events.push(told(format!("end of {number}")));
+    commit.events.push(custom_event(format!("end of {number}")));
     commit
 }
 

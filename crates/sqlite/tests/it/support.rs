@@ -89,19 +89,19 @@ fn checkpoint(number: u128, body: Vec<u8>) -> NewCheckpoint {
     }
 }
 
-pub(crate) fn told(value: impl Into<serde_json::Value>) -> AiEvent {
+pub(crate) fn custom_event(value: impl Into<serde_json::Value>) -> AiEvent {
     AiEvent::custom(value.into())
 }
 
 pub(crate) fn commit_of(number: u128, body: Vec<u8>) -> Commit {
     let number_told = u64::try_from(number).expect("a small number");
     Commit {
-        keep: CheckpointBatch {
+        batch: CheckpointBatch {
             checkpoints: vec![checkpoint(number, body)],
             ..CheckpointBatch::default()
         }
         .into(),
-        events: vec![told(number_told)],
+        events: vec![custom_event(number_told)],
         at: Timestamp(2),
         ..Commit::default()
     }

@@ -52,9 +52,9 @@ fn keep_large(store: &SqliteStore, id: &str, count: u8) {
         blobs: vec![blob(n).0],
     });
     let blobs = (1..=count).map(blob).collect();
-    let keep =
+    let batch =
         CheckpointBatch { checkpoints: checkpoints.collect(), blobs, ..CheckpointBatch::default() };
-    block_on(store.keep(&Principal::local(), &thread(id), keep)).expect("keeps");
+    block_on(store.put_checkpoints(&Principal::local(), &thread(id), batch)).expect("keeps");
 }
 
 fn no_damage(store: &SqliteStore) {
@@ -291,7 +291,7 @@ fn damaged_pages_are_found() {
     let store = SqliteStore::open(&path, &quick()).expect("opens");
     let found = store.verify().expect("reads");
     assert!(!found.is_empty());
-    assert!(found.iter().all(|damage| !damage.place.is_empty() && !damage.what.is_empty()));
+    assert!(found.iter().all(|damage| !damage.location.is_empty() && !damage.what.is_empty()));
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl<'a, D> At<'a, D> {
     /// Returns the error of a damaged row.
     pub fn corrupt(&self, what: impl Into<String>) -> StoreError {
         let Self { table, key, .. } = self;
-        StoreError::Corrupt { place: format!("table `{table}`, {key}"), what: what.into() }
+        StoreError::Corrupt { location: format!("table `{table}`, {key}"), what: what.into() }
     }
 
     fn column(&self, column: &str, what: impl Display) -> StoreError {
@@ -266,7 +266,7 @@ pub fn to_word<T: Serialize>(value: &T) -> Result<String, StoreError> {
 
 fn unwritable(error: &serde_json::Error) -> StoreError {
     StoreError::Conflict {
-        place: "a record".to_owned(),
+        location: "a record".to_owned(),
         expected: "a value that has a JSON form".to_owned(),
         found: error.to_string(),
     }

@@ -38,7 +38,7 @@ pub(crate) struct Tables {
 /// The items of a namespace; there is at least one.
 #[derive(Debug, Default)]
 struct Space {
-    place: u64,
+    position: u64,
     rows: BTreeMap<u64, Row>,
     /// Position of each key.
     places: BTreeMap<String, u64>,
@@ -47,7 +47,7 @@ struct Space {
 #[derive(Debug)]
 struct Row {
     /// Position among all items, assigned by `put`.
-    place: u64,
+    position: u64,
     key: String,
     value: Value,
     indexing: Indexing,
@@ -60,7 +60,7 @@ struct Row {
 impl Row {
     fn new(at: &ItemRef, value: Value, options: PutOptions, now: Timestamp) -> Self {
         Self {
-            place: 0,
+            position: 0,
             key: at.key().to_owned(),
             value,
             indexing: options.indexing,
@@ -181,8 +181,9 @@ impl Tables {
         let put = new.len();
         for (at, StoredItem { item, indexing, ttl }) in new {
             let Item { key, value, created_at, updated_at, expires_at, .. } = item;
-            let place = 0;
-            let row = Row { place, key, value, indexing, ttl, created_at, updated_at, expires_at };
+            let position = 0;
+            let row =
+                Row { position, key, value, indexing, ttl, created_at, updated_at, expires_at };
             self.put(org, &at, row, now);
         }
         Ok(put)
@@ -235,36 +236,36 @@ impl Tables {
             .flat_map(|spaces| spaces.range::<[String], _>(from))
             .take_while(|(namespace, _)| namespace.labels().starts_with(prefix.labels()))
             .collect();
-        spaces.sort_by_key(|(_, space)| space.place);
+        spaces.sort_by_key(|(_, space)| space.position);
         spaces.into_iter().flat_map(|(ns, space)| space.rows.values().map(move |row| (ns, row)))
     }
 
     fn put(&mut self, org: &OrgId, at: &ItemRef, mut row: Row, now: Timestamp) {
         let known = self.row(org, at).filter(|known| known.lives(now));
-        let known = known.map(|known| (known.place, known.created_at, known.expires_at));
+        let known = known.map(|known| (known.position, known.created_at, known.expires_at));
         match known {
-            Some((place, created_at, expires_at)) => {
-                (row.place, row.created_at) = (place, created_at);
-                self.forget_expiry(expires_at, place);
+            Some((position, created_at, expires_at)) => {
+                (row.position, row.created_at) = (position, created_at);
+                self.forget_expiry(expires_at, position);
             }
             None => {
                 // An expired item has lost its position.
                 drop(self.remove(org, at));
                 self.count += 2;
-                row.place = self.count;
+                row.position = self.count;
             }
         }
         if let Some(expires_at) = row.expires_at {
-            self.expiries.insert((expires_at, row.place), (org.clone(), at.clone()));
+            self.expiries.insert((expires_at, row.position), (org.clone(), at.clone()));
         }
         let spaces = self.orgs.entry(org.clone()).or_default();
         let space = spaces.entry(at.namespace().clone()).or_default();
         // The same result as if expired items were already swept.
         if !space.rows.values().any(|known| known.lives(now)) {
-            space.place = row.place - 1;
+            space.position = row.position - 1;
         }
-        space.places.insert(row.key.clone(), row.place);
-        space.rows.insert(row.place, row);
+        space.places.insert(row.key.clone(), row.position);
+        space.rows.insert(row.position, row);
     }
 
     /// Removes an item, expired or not.
@@ -278,13 +279,13 @@ impl Tables {
         if spaces.is_empty() {
             self.orgs.remove(org);
         }
-        self.forget_expiry(row.expires_at, row.place);
+        self.forget_expiry(row.expires_at, row.position);
         Some(row)
     }
 
-    fn forget_expiry(&mut self, expires_at: Option<Timestamp>, place: u64) {
+    fn forget_expiry(&mut self, expires_at: Option<Timestamp>, position: u64) {
         if let Some(expires_at) = expires_at {
-            self.expiries.remove(&(expires_at, place));
+            self.expiries.remove(&(expires_at, position));
         }
     }
 
@@ -293,10 +294,10 @@ impl Tables {
         let row = self.row_mut(org, at).filter(|row| row.lives(now))?;
         let before = row.expires_at?;
         let after = now.plus(row.ttl?);
-        let place = row.place;
+        let position = row.position;
         row.expires_at = Some(after);
-        self.forget_expiry(Some(before), place);
-        self.expiries.insert((after, place), (org.clone(), at.clone()));
+        self.forget_expiry(Some(before), position);
+        self.expiries.insert((after, position), (org.clone(), at.clone()));
         Some(after)
     }
 

@@ -41,7 +41,7 @@ impl StoredItem {
             return Ok(at);
         }
         Err(crate::StoreError::Conflict {
-            place: crate::invariants::place_of_item(&self.item),
+            location: crate::invariants::place_of_item(&self.item),
             expected: "both a time to live and an expiry time, or neither".to_owned(),
             found: "only one of the two".to_owned(),
         })

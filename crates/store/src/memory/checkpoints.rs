@@ -38,31 +38,31 @@ struct Open {
 
 impl Checkpoints {
     /// Stores a batch and returns the last checkpoint of the root graph.
-    pub(super) fn keep(
+    pub(super) fn put_batch(
         &mut self,
         org: &OrgId,
         thread: &ThreadId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> Option<CheckpointId> {
-        for (hash, body) in keep.blobs {
+        for (hash, body) in batch.blobs {
             self.blobs.entry((org.clone(), hash)).or_insert(body);
         }
-        for (hash, body) in keep.layouts {
+        for (hash, body) in batch.layouts {
             self.layouts.entry((org.clone(), hash)).or_insert(body);
         }
         let mut head = None;
-        if keep.checkpoints.is_empty() && keep.pending.is_empty() {
+        if batch.checkpoints.is_empty() && batch.pending.is_empty() {
             return head;
         }
         let graphs = self.threads.entry((org.clone(), thread.clone())).or_default();
-        for new in keep.checkpoints {
+        for new in batch.checkpoints {
             if new.ns.is_empty() {
                 head = Some(new.id);
             }
             let graph = graphs.entry(new.ns.clone()).or_default();
             graph.checkpoints.insert(new.id, new);
         }
-        for part in keep.pending {
+        for part in batch.pending {
             let graph = graphs.entry(part.ns.clone()).or_default();
             let open = graph.open.entry(part.of).or_default();
             match part.what {
@@ -117,18 +117,18 @@ impl Checkpoints {
         org: &OrgId,
         at: &CheckpointNamespace,
         newest: CheckpointId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> Result<()> {
         let graph = self.threads.get_mut(&(org.clone(), at.thread.clone()));
         let graph = graph.and_then(|graphs| graphs.get_mut(&at.ns));
         let found = graph.as_ref().and_then(|graph| graph.checkpoints.keys().next_back().copied());
         invariants::check_newest(at, newest, found)?;
         if let Some(graph) = graph {
-            let stays = invariants::stays(at, newest, &keep);
+            let stays = invariants::stays(at, newest, &batch);
             graph.checkpoints.clear();
             graph.open.retain(|of, _| stays && *of == newest);
         }
-        self.keep(org, &at.thread, keep);
+        self.put_batch(org, &at.thread, batch);
         Ok(())
     }
 
@@ -276,14 +276,14 @@ impl ReadCheckpoints for MemoryStore {
 }
 
 impl WriteCheckpoints for MemoryStore {
-    fn keep<'a>(
+    fn put_checkpoints<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
-            tables.checkpoints.keep(&who.org, thread, keep);
+            tables.checkpoints.put_batch(&who.org, thread, batch);
             Ok(())
         })
     }
@@ -293,10 +293,10 @@ impl WriteCheckpoints for MemoryStore {
         who: &'a Principal,
         at: &'a CheckpointNamespace,
         newest: CheckpointId,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| {
-            tables.checkpoints.rewrite(&who.org, at, newest, keep)?;
+            tables.checkpoints.rewrite(&who.org, at, newest, batch)?;
             tables.move_head(&who.org, &at.thread);
             Ok(())
         })

@@ -54,7 +54,7 @@ impl MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn place(&self) -> &str {
+    fn location(&self) -> &str {
         "memory"
     }
 }

@@ -73,7 +73,7 @@ fn put(tables: &mut Tables, who: &Principal, whole: ThreadExport) -> Result<()> 
         let pieces = BTreeMap::new();
         runs.push(Run { row, subject, number: tables.run_count, events, pieces });
     }
-    tables.checkpoints.keep(org, &id, whole.kept);
+    tables.checkpoints.put_batch(org, &id, whole.kept);
     for row in whole.usage {
         let key = (org.clone(), row.fact.invocation_id.clone());
         tables.usage.entry(key).or_insert(row);

@@ -84,9 +84,9 @@ impl WriteRuns for MemoryStore {
             let effects = std::mem::take(&mut commit.effects);
             tables.sequences.check(&who.org, &effects)?;
             tables.sequences.apply(&who.org, effects, commit.at);
-            let keep = Arc::unwrap_or_clone(std::mem::take(&mut commit.keep));
-            let checkpoints = !keep.checkpoints.is_empty();
-            let head = tables.checkpoints.keep(&who.org, &claim.at.thread, keep);
+            let batch = Arc::unwrap_or_clone(std::mem::take(&mut commit.batch));
+            let checkpoints = !batch.checkpoints.is_empty();
+            let head = tables.checkpoints.put_batch(&who.org, &claim.at.thread, batch);
             for usage in std::mem::take(&mut commit.usage) {
                 tables.bill(who, Arc::unwrap_or_clone(usage));
             }

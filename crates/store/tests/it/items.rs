@@ -123,7 +123,7 @@ fn a_selection_keeps_no_more_than_it_is_asked_for() {
 #[test]
 fn filters_say_what_they_do_not_understand() {
     let refused = |json: Value| match Filter::parse(&json) {
-        Err(StoreError::BadFilter { place, expected, found }) => (place, expected, found),
+        Err(StoreError::BadFilter { location, expected, found }) => (location, expected, found),
         other => panic!("{json}: {other:?}"),
     };
     let operators = "one of `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`";
@@ -134,8 +134,8 @@ fn filters_say_what_they_do_not_understand() {
         (json!({"a": {"$gt": 1, "b": 2}}), ("filter at `a`", operators, "b")),
         (json!({"a": {"$lt": null}}), ("filter at `a.$lt`", "a number or a text", "null")),
     ] {
-        let (place, what, found) = refused(json);
-        assert_eq!((place.as_str(), what.as_str(), found.as_str()), expected);
+        let (location, what, found) = refused(json);
+        assert_eq!((location.as_str(), what.as_str(), found.as_str()), expected);
     }
     let deep = (0..=DEPTH_MAX).fold(json!(1), |inner, _| json!({"a": inner}));
     assert_eq!(refused(deep).1, "at most 100 levels");

@@ -119,7 +119,7 @@ impl RuleFile {
             subject: self.subject,
             decision,
             requires,
-            scope: Scope::Own,
+            tools_in: Scope::Own,
         })
     }
 }

@@ -67,7 +67,7 @@ impl SharedRules {
     pub fn new(mut policy: Policy) -> Self {
         let tools = Tools::default();
         for rule in &mut policy.rules {
-            rule.scope = Scope::Shared(Arc::clone(&tools));
+            rule.tools_in = Scope::Shared(Arc::clone(&tools));
         }
         Self { policy, tools }
     }

@@ -25,7 +25,7 @@ struct Taken {
 
 /// A place among the calls of a tool that are made at once.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct CallSlot {
     of: Places,
     tool: String,
 }
@@ -36,7 +36,7 @@ impl Places {
     }
 
     /// Waits for a place among at most `max` calls. Cancel safe.
-    async fn take(&self, tool: &str, max: u32) -> Place {
+    async fn take(&self, tool: &str, max: u32) -> CallSlot {
         poll_fn(|context| {
             let mut taken = self.lock();
             let calls = taken.calls.entry(tool.to_owned()).or_default();
@@ -45,13 +45,13 @@ impl Places {
                 return Poll::Pending;
             }
             *calls += 1;
-            Poll::Ready(Place { of: self.clone(), tool: tool.to_owned() })
+            Poll::Ready(CallSlot { of: self.clone(), tool: tool.to_owned() })
         })
         .await
     }
 }
 
-impl Drop for Place {
+impl Drop for CallSlot {
     fn drop(&mut self) {
         let mut taken = self.of.lock();
         if let Some(calls) = taken.calls.get_mut(&self.tool) {
@@ -70,7 +70,7 @@ impl ToolRunner {
         &self,
         call: &RunCall,
         intent: &Intent,
-    ) -> Result<Result<Option<Place>, ToolFailure>, RunToolError> {
+    ) -> Result<Result<Option<CallSlot>, ToolFailure>, RunToolError> {
         if let Err(reason) = self.look_back(call, intent).await? {
             return Ok(Err(ToolFailure::new(
                 ToolErrorKind::PolicyDenied,
@@ -78,16 +78,16 @@ impl ToolRunner {
                 format!("policy denies tool `{}`: {reason}", call.name()),
             )));
         }
-        Ok(self.place(call).await)
+        Ok(self.take_slot(call).await)
     }
 
     /// Waits until the tool may be called once more.
-    pub(super) async fn place(&self, call: &RunCall) -> Result<Option<Place>, ToolFailure> {
+    pub(super) async fn take_slot(&self, call: &RunCall) -> Result<Option<CallSlot>, ToolFailure> {
         let Some(max) = call.head.requires.at_once else { return Ok(None) };
         let limit = time_left(call.tool.as_ref(), &call.head.context);
-        let place = pin!(self.places.take(call.name(), max));
-        match select(place, call.head.context.clock.sleep(limit)).await {
-            Either::Left((place, _)) => Ok(Some(place)),
+        let slot = pin!(self.places.take(call.name(), max));
+        match select(slot, call.head.context.clock.sleep(limit)).await {
+            Either::Left((slot, _)) => Ok(Some(slot)),
             Either::Right(_) => {
                 let acted = call.rounds.have_acted();
                 Err(Cut::TimedOut { after: limit }.failure(call.name(), acted))

@@ -159,8 +159,8 @@ impl ToolRunner {
         replies: impl IntoIterator<Item = Reply>,
     ) -> Result<Executed, RunToolError> {
         let mut call = asking.replied(replies);
-        match self.place(&call).await {
-            Ok(place) => call.place = place,
+        match self.take_slot(&call).await {
+            Ok(slot) => call.slot = slot,
             Err(late) => return Ok(call.done(ToolOutcome::Failed(late))),
         }
         self.begin(call).await
@@ -176,7 +176,7 @@ impl ToolRunner {
     ) -> Result<Executed, RunToolError> {
         call.record(round, json!(ToolRecord::Asked(asked.clone()))).await?;
         announced.keep_open();
-        call.place = None;
+        call.slot = None;
         Ok(call.asking(round, asked, false))
     }
 

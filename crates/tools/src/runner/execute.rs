@@ -1,7 +1,7 @@
 //! The second step of a call: journal, budget, running the tool, recording the result.
 
 use super::ToolRunner;
-use super::admit::Place;
+use super::admit::CallSlot;
 use super::announce::{Announced, Charge};
 use super::ask::{AskingCall, Rounds};
 use super::attempt::{Cut, attempt, time_left};
@@ -55,7 +55,7 @@ pub(super) struct RunCall {
     pub(super) entry: Arc<Entry>,
     pub(super) tool: Arc<dyn Tool>,
     /// The place of the call among those made at once, if their number is limited.
-    pub(super) place: Option<Place>,
+    pub(super) slot: Option<CallSlot>,
     /// Questions of the tool that were answered.
     pub(super) rounds: Rounds,
 }
@@ -89,14 +89,14 @@ impl ToolRunner {
                 Kind::AskHuman => return Ok(head.done(not_runnable())),
             },
         };
-        let mut call = RunCall { head, entry, tool, place: None, rounds: Rounds::default() };
+        let mut call = RunCall { head, entry, tool, slot: None, rounds: Rounds::default() };
         if time_left(call.tool.as_ref(), &call.head.context).is_zero() {
             let late = Cut::TimedOut { after: Duration::ZERO }.failure(call.name(), false);
             return Ok(call.done(ToolOutcome::Failed(late)));
         }
         let intent = call.intent();
         match self.admit(&call, &intent).await? {
-            Ok(place) => call.place = place,
+            Ok(slot) => call.slot = slot,
             Err(refused) => return Ok(call.done(ToolOutcome::Failed(refused))),
         }
         self.begin(call).await
@@ -437,7 +437,7 @@ impl RunCall {
             ToolRecord::Ended(outcome) => outcome,
             // Its start was emitted in the run in which the tool asked.
             ToolRecord::Asked(asked) => {
-                let call = Self { place: None, ..self };
+                let call = Self { slot: None, ..self };
                 return Ok(call.asking(key, asked, true));
             }
         };

@@ -76,7 +76,7 @@ impl ToolRunner {
         let head = self.head(call, context);
         let tool = Arc::clone(tool);
         let rounds = Rounds::default();
-        let call = RunCall { head, entry: Arc::clone(entry), tool, place: None, rounds };
+        let call = RunCall { head, entry: Arc::clone(entry), tool, slot: None, rounds };
         self.on_record(call).await.map(Record::known)
     }
 
@@ -102,7 +102,7 @@ impl ToolRunner {
             Kind::Run(tool) => Arc::clone(tool),
             Kind::AskHuman => return Ok(LeftOpen::Closed(not_runnable())),
         };
-        let call = RunCall { head, entry, tool, place: None, rounds: Rounds::default() };
+        let call = RunCall { head, entry, tool, slot: None, rounds: Rounds::default() };
         self.on_record(call).await.map(Record::closed)
     }
 

@@ -178,5 +178,5 @@ fn whole(number: &Number) -> Option<i128> {
 fn bad(at: &str, expected: &str, found: &str) -> StoreError {
     let field =
         if at.is_empty() { "filter".to_owned() } else { format!("filter at `{}`", cut(at)) };
-    StoreError::BadFilter { place: field, expected: expected.to_owned(), found: cut(found) }
+    StoreError::BadFilter { location: field, expected: expected.to_owned(), found: cut(found) }
 }

@@ -124,7 +124,7 @@ impl StorePlace {
 #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
 fn not_built_in(place: impl fmt::Display, feature: &str) -> StoreError {
     StoreError::Unavailable {
-        place: place.to_string(),
+        location: place.to_string(),
         reason: format!("this program was built without the feature `{feature}`"),
         retriable: false,
     }

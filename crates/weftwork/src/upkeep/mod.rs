@@ -105,7 +105,7 @@ fn sound(whole: &ThreadExport) -> Result<BTreeSet<Hash>, StoreError> {
 
 fn lost_names(thread: &ThreadId, hash: Hash) -> StoreError {
     StoreError::Corrupt {
-        place: format!("thread `{thread}`"),
+        location: format!("thread `{thread}`"),
         what: format!("the names `{hash}` that its rows leave out are missing"),
     }
 }

@@ -139,7 +139,7 @@ impl Talk {
 }
 
 /// Returns who did what, in order.
-fn told(records: &[ApprovalRecord]) -> Vec<(Option<&str>, String)> {
+fn decisions(records: &[ApprovalRecord]) -> Vec<(Option<&str>, String)> {
     let told = |record: &ApprovalRecord| match &record.outcome {
         ApprovalOutcome::Decided(decision) => match &decision.verdict {
             Verdict::Approve => "approved".to_owned(),
@@ -188,7 +188,7 @@ async fn what_ran_is_what_was_approved(shop: &Shop) {
         (by, "AlreadyAnswered".to_owned()),
         (by, "AlreadyAnswered".to_owned()),
     ];
-    assert_eq!(told(&records), expected);
+    assert_eq!(decisions(&records), expected);
     for record in &records {
         assert_eq!((record.question, &record.request), (id, &waiting.request));
         assert_eq!(record.at, asked_at.plus(Duration::from_secs(60)));
@@ -210,7 +210,7 @@ async fn each_decision_is_on_record(shop: &Shop) {
         let mut answer = decision;
         answer["binding"] = json!(waiting.request.binding);
         talk.answer(waiting.question, &answer).await.expect("accepted");
-        assert_eq!(told(&talk.records().await), [(Some("carol"), expected.to_owned())]);
+        assert_eq!(decisions(&talk.records().await), [(Some("carol"), expected.to_owned())]);
         let left = talk.runtime.threads().waiting_approvals(Some(&talk.id), 9).await;
         assert_eq!(left.ok(), Some(Vec::new()));
     }
@@ -231,7 +231,7 @@ async fn an_expired_decision_is_refused(shop: &Shop) {
     }
     let records = talk.records().await;
     let (refused, lapsed): (Vec<_>, Vec<_>) =
-        told(&records).into_iter().partition(|(by, _)| by.is_some());
+        decisions(&records).into_iter().partition(|(by, _)| by.is_some());
     assert_eq!(refused, vec![(Some("carol"), "Expired".to_owned()); REFUSALS_MAX]);
     assert_eq!(lapsed, [(None, "lapsed".to_owned())]);
     assert!(shop.world.lock().expect("not poisoned").is_empty());
@@ -247,7 +247,7 @@ async fn a_decision_is_recorded_once(shop: &Shop) {
     let id = questions[0].id;
     let talk = shop.open("twice", vec![Step::text("Done.")]).await;
     talk.answer(id, &json!({"action": "accept", "content": 4})).await.expect("accepted");
-    assert_eq!(told(&talk.records().await), [(Some("carol"), "approved".to_owned())]);
+    assert_eq!(decisions(&talk.records().await), [(Some("carol"), "approved".to_owned())]);
 }
 
 async fn secrets_are_in_no_record(shop: &Shop) {
@@ -262,7 +262,7 @@ async fn secrets_are_in_no_record(shop: &Shop) {
     talk.answer(waiting.question, &yes).await.expect("accepted");
     let records = talk.records().await;
     let expected = [(Some("carol"), "Invalid".to_owned()), (Some("carol"), "approved".to_owned())];
-    assert_eq!(told(&records), expected);
+    assert_eq!(decisions(&records), expected);
     let text = format!("{}", json!(records));
     assert!(text.contains("A-1") && !text.contains(PIN), "{text}");
 }

@@ -17,7 +17,7 @@ use weftwork_types::run::RunOutcome;
 use world::{FORMS, Form, World, said};
 
 /// A graph whose only node is a team.
-fn around(team: CompiledGraph) -> CompiledGraph {
+fn office(team: CompiledGraph) -> CompiledGraph {
     let graph = Graph::<Chat>::new("office").subgraph("work", team, SubgraphState::PerTask);
     graph.edge(START, "work").build().expect("sound")
 }

@@ -119,7 +119,7 @@ impl World {
         };
         let team = built.expect("a sound team");
         match self.form {
-            Form::Nested => super::around(team),
+            Form::Nested => super::office(team),
             _ => team,
         }
     }

@@ -63,7 +63,7 @@ pub(super) async fn log_in(
     terminal: &Terminal,
 ) -> Result<Exit, CliError> {
     let kind = if args.device { LoginKind::Device } else { LoginKind::Browser };
-    let request = LoginRequest { kind, scope: args.scope.clone() };
+    let request = LoginRequest { kind, scopes: args.scopes.clone() };
     let person = Person { terminal, opens: !args.no_open };
     servers.log_in(&args.server, &request, &person).await?;
     let state = super::list::check_server(servers, &args.server).await?;

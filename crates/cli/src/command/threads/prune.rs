@@ -26,11 +26,11 @@ pub(crate) async fn prune(args: &Prune, context: &CommandContext) -> Result<Exit
     if args.events {
         return drop_events(store.as_ref(), before, args, context).await;
     }
-    let included = args.waiting || args.keep.is_some();
+    let included = args.waiting || args.newest.is_some();
     let waiting = if included { Waiting::Included } else { Waiting::Spared };
     let which = Untouched { before, waiting, limit: usize::MAX };
     let old = store.untouched(&Principal::local(), which).await?;
-    let left = match args.keep {
+    let left = match args.newest {
         Some(_) => Vec::new(),
         None => find_unfinished(store.as_ref(), which, context).await?,
     };
@@ -41,7 +41,7 @@ pub(crate) async fn prune(args: &Prune, context: &CommandContext) -> Result<Exit
         let count = old.len() + taken.len();
         context.terminal.note(format_args!("{count} threads; nothing was changed"));
     } else {
-        let exit = match args.keep {
+        let exit = match args.newest {
             Some(keep) => thin_threads(&store, &old, keep.get(), context).await?,
             None => {
                 let selected = Selected { which, old: old.len(), unfinished: &taken };

@@ -62,7 +62,7 @@ pub(super) enum Claims {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Setup {
-    place: Place,
+    database: Place,
     log: PathBuf,
     claims: Claims,
 }
@@ -91,7 +91,7 @@ pub(super) struct Racer {
 
 impl Racer {
     pub(super) fn start(place: &Place, log: &Path, claims: Claims) -> Self {
-        let setup = Setup { place: place.clone(), log: log.to_owned(), claims };
+        let setup = Setup { database: place.clone(), log: log.to_owned(), claims };
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command.args(["--exact", "races::racer::racer_process", "--nocapture"]);
         command.env(PLACE, json!(setup).to_string());
@@ -219,14 +219,14 @@ fn say(text: &str) {
 }
 
 /// Acts on the threads that the other side names, when it says so.
-async fn race(Setup { place, log, claims }: Setup) {
+async fn race(Setup { database, log, claims }: Setup) {
     let graph = graph(&NodeLog::new(log));
-    let builder = match &place {
+    let builder = match &database {
         Place::Sqlite(file) => Runtime::sqlite(file).expect("opens"),
         Place::Postgres(url) => Runtime::postgres(url).expect("opens"),
     };
     let runtime = builder.graph("order", graph.clone()).open().await.expect("opens");
-    let host = match &place {
+    let host = match &database {
         Place::Sqlite(file) if claims == Claims::Off => {
             let store = SqliteStore::open(file, &Options::default()).expect("opens");
             let saver = StoreCheckpointer::new(Arc::new(store), Principal::local());

@@ -87,14 +87,14 @@ impl Cutting {
 
 /// `true` if no task of the outermost graph is open after a commit.
 fn closes(commit: &Commit) -> bool {
-    commit.finish.is_some() || commit.keep.checkpoints.iter().any(|new| new.ns.is_empty())
+    commit.finish.is_some() || commit.batch.checkpoints.iter().any(|new| new.ns.is_empty())
 }
 
 fn name(commit: &Commit) -> &'static str {
     match commit {
         _ if commit.finish.is_some() => "commit of the end",
-        _ if !commit.keep.checkpoints.is_empty() => "commit of a checkpoint",
-        _ if !commit.keep.pending.is_empty() => "commit of tasks",
+        _ if !commit.batch.checkpoints.is_empty() => "commit of a checkpoint",
+        _ if !commit.batch.pending.is_empty() => "commit of tasks",
         _ => "commit of events",
     }
 }

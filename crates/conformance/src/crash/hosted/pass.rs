@@ -95,8 +95,8 @@ ReadCheckpoints {
     fn layout<'a>(who: &'a Principal, hash: Hash) -> Option<Vec<u8>>;
 }
 WriteCheckpoints {
-    fn keep<'a>(who: &'a Principal, thread: &'a ThreadId, keep: CheckpointBatch) -> ();
-    fn rewrite<'a>(who: &'a Principal, at: &'a CheckpointNamespace, newest: CheckpointId, keep: CheckpointBatch) -> ();
+    fn put_checkpoints<'a>(who: &'a Principal, thread: &'a ThreadId, batch: CheckpointBatch) -> ();
+    fn rewrite<'a>(who: &'a Principal, at: &'a CheckpointNamespace, newest: CheckpointId, batch: CheckpointBatch) -> ();
     fn copy_checkpoints<'a>(who: &'a Principal, from: &'a ThreadId, to: &'a ThreadId) -> ();
     fn delete_checkpoints<'a>(who: &'a Principal, thread: &'a ThreadId) -> ();
     fn collect_blobs<'a>(who: &'a Principal) -> u64;
@@ -114,7 +114,7 @@ ItemTable {
 }}
 
 impl Store for Cutting {
-    fn place(&self) -> &str {
-        self.inner.place()
+    fn location(&self) -> &str {
+        self.inner.location()
     }
 }

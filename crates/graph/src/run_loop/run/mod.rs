@@ -200,7 +200,7 @@ impl Run {
     /// Dropping the future drops the run; stored checkpoints stay.
     pub async fn outcome(self) -> Result<RunOutcome, RuntimeError> {
         let form = self.form;
-        Ok(self.finish().await?.told()?.in_form(form))
+        Ok(self.finish().await?.try_outcome()?.in_form(form))
     }
 
     /// Runs as the stream is read: the run makes no progress while it is not read.
@@ -212,7 +212,7 @@ impl Run {
         self.sink = Some(Sink { modes, values: form, to });
         let ended = self.finish();
         let run: BoxFuture<'static, _> =
-            Box::pin(async move { Ok(ended.await?.told()?.in_form(form)) });
+            Box::pin(async move { Ok(ended.await?.try_outcome()?.in_form(form)) });
         RunStream { run: Some(run), queue, outcome: None }
     }
 
@@ -334,11 +334,12 @@ impl Finished {
         }
     }
 
-    /// The same. The output is made by types of users, which may panic.
+    /// Returns the outcome as [`outcome`](Self::outcome) does. The output is made by types of users,
+    /// which may panic.
     ///
     /// # Errors
     /// The panic of a type.
-    pub fn told(self) -> Result<RunOutcome, RuntimeError> {
+    pub fn try_outcome(self) -> Result<RunOutcome, RuntimeError> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.outcome()));
         outcome.map_err(|panic| out_of_node(&*panic))
     }

@@ -43,7 +43,7 @@ impl RunLoop {
         self.advance(source, true);
         let mut put = self.next_write(of, tasks)?;
         put.ended = ended;
-        self.keep(put).await
+        self.store_checkpoint(put).await
     }
 
     /// The current state as a checkpoint to be stored.
@@ -88,7 +88,7 @@ impl RunLoop {
         self.loop_context.run.report(ended).unwrap_or_default()
     }
 
-    async fn keep(&mut self, put: Box<CheckpointWrite>) -> LoopResult<()> {
+    async fn store_checkpoint(&mut self, put: Box<CheckpointWrite>) -> LoopResult<()> {
         let id = put.checkpoint.id;
         let deferred = self.writer.take_deferred();
         // The hidden first superstep runs no code of a node: its checkpoint follows at once.
@@ -284,7 +284,7 @@ impl RunLoop {
         if self.position.has_moved() {
             self.store_empty_start().await?;
             let put = self.next_write(None, TaskRecords::new())?;
-            self.keep(put).await?;
+            self.store_checkpoint(put).await?;
         }
         let tasks = self.take_unstored(StepState::Open);
         let calls = std::mem::take(&mut *lock(&self.loop_context.calls));

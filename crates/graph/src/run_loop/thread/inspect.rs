@@ -60,7 +60,7 @@ impl StateQuery {
         self
     }
 
-    fn place(&self) -> CheckpointAddress {
+    fn address(&self) -> CheckpointAddress {
         CheckpointAddress { thread: Arc::clone(&self.thread), ns: Arc::clone(&self.ns) }
     }
 }
@@ -86,7 +86,7 @@ impl CompiledGraph {
         let (graph, place) = match self.at(at) {
             // The reference shows the state of no graph as that of a thread on which nothing ran.
             Err(RuntimeError::UnknownNamespace { .. }) if self.is_lenient() => {
-                (Self::clone(self), at.place())
+                (Self::clone(self), at.address())
             }
             found => found?,
         };
@@ -131,7 +131,7 @@ impl CompiledGraph {
 
     /// The graph at a place, and the address of its checkpoints.
     pub(crate) fn at(&self, at: &StateQuery) -> Result<(Self, CheckpointAddress), RuntimeError> {
-        let mut place = at.place();
+        let mut place = at.address();
         if at.ns.is_empty() {
             return Ok((self.clone(), place));
         }

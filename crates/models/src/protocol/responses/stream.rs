@@ -15,7 +15,7 @@ use weftwork_types::usage::Tokens;
 pub(in crate::protocol) struct ResponsesReader {
     calls: Vec<CallItem>,
     /// Places of the messages, and of their parts, of which text was received.
-    emitted_texts: Vec<(Place, Option<u64>)>,
+    emitted_texts: Vec<(ItemPosition, Option<u64>)>,
     /// `true` once reasoning or its signature was received.
     has_reasoning: bool,
     /// `true` once a part of the summary of the current item was received.
@@ -23,13 +23,13 @@ pub(in crate::protocol) struct ResponsesReader {
     /// `true` once a summary part began, which a blank line separates from the next.
     in_summary: bool,
     /// Places of the messages whose phase was emitted.
-    phased: Vec<Place>,
+    phased: Vec<ItemPosition>,
 }
 
 /// A tool call and its place among the items.
 #[derive(Debug)]
 struct CallItem {
-    place: Place,
+    position: ItemPosition,
     /// `true` once its name was received.
     is_named: bool,
     /// `true` once a fragment of the arguments was received.
@@ -43,12 +43,12 @@ struct CallItem {
 /// The item that a document belongs to. Some servers, such as llama.cpp's, send no index; others
 /// give the same item another id in each document.
 #[derive(Debug, Clone, PartialEq)]
-enum Place {
+enum ItemPosition {
     Index(u64),
     Item(String),
 }
 
-impl Place {
+impl ItemPosition {
     fn of(output_index: Option<u64>, item: &str) -> Self {
         output_index.map_or_else(|| Self::Item(item.to_owned()), Self::Index)
     }
@@ -164,17 +164,17 @@ impl Reader for ResponsesReader {
         let document: ResponsesDocument = structure(document)?;
         match document.kind.as_str() {
             "response.output_text.delta" | "response.refusal.delta" => {
-                let place = Place::of(document.output_index, &document.item_id);
-                let part = (place, document.content_index);
+                let position = ItemPosition::of(document.output_index, &document.item_id);
+                let part = (position, document.content_index);
                 if self.emitted_texts.last() != Some(&part) {
                     self.emitted_texts.push(part);
                 }
                 progress.text(&fragment(&document.delta));
             }
             "response.output_text.done" | "response.refusal.done" => {
-                let place = Place::of(document.output_index, &document.item_id);
+                let position = ItemPosition::of(document.output_index, &document.item_id);
                 let text = document.text + &document.refusal;
-                self.text((place, document.content_index), &text, progress);
+                self.text((position, document.content_index), &text, progress);
             }
             "response.reasoning_summary_part.added" => {
                 let is_further = std::mem::replace(&mut self.in_summary, true);
@@ -188,20 +188,20 @@ impl Reader for ResponsesReader {
                 progress.reasoning(&fragment(&document.delta));
             }
             "response.function_call_arguments.delta" => {
-                let place = Place::of(document.output_index, &document.item_id);
-                self.add_arguments(&place, &fragment(&document.delta), progress);
+                let position = ItemPosition::of(document.output_index, &document.item_id);
+                self.add_arguments(&position, &fragment(&document.delta), progress);
             }
             "response.function_call_arguments.done" => {
-                let place = Place::of(document.output_index, &document.item_id);
-                self.whole_arguments(&place, &fragment(&document.arguments), progress);
+                let position = ItemPosition::of(document.output_index, &document.item_id);
+                self.whole_arguments(&position, &fragment(&document.arguments), progress);
             }
             "response.output_item.added" => {
                 let item = document.item.unwrap_or_default();
-                self.add_item(Place::of(document.output_index, &item.id), &item, progress);
+                self.add_item(ItemPosition::of(document.output_index, &item.id), &item, progress);
             }
             "response.output_item.done" => {
                 let item = document.item.unwrap_or_default();
-                self.end_item(Place::of(document.output_index, &item.id), &item, progress);
+                self.end_item(ItemPosition::of(document.output_index, &item.id), &item, progress);
             }
             "response.created" => {
                 progress.set_id(document.response.and_then(|response| response.id));
@@ -243,17 +243,17 @@ impl Reader for ResponsesReader {
 }
 
 impl ResponsesReader {
-    fn add_item(&mut self, place: Place, item: &Item, progress: &mut Progress) {
+    fn add_item(&mut self, position: ItemPosition, item: &Item, progress: &mut Progress) {
         self.in_summary = false;
         self.has_item_reasoning = false;
         if item.kind == "message" {
-            self.emit_phase(&place, item, progress);
+            self.emit_phase(&position, item, progress);
         }
         if item.kind == "function_call" {
             let name = Some(item.name.clone()).filter(|name| !name.is_empty());
             let first_args = fragment(&item.arguments);
             self.calls.push(CallItem {
-                place,
+                position,
                 is_named: name.is_some(),
                 has_args: false,
                 is_done: false,
@@ -269,14 +269,14 @@ impl ResponsesReader {
     }
 
     /// Handles the end of an item: its signature, or what was not streamed of it.
-    fn end_item(&mut self, place: Place, item: &Item, progress: &mut Progress) {
+    fn end_item(&mut self, position: ItemPosition, item: &Item, progress: &mut Progress) {
         match item.kind.as_str() {
             "function_call" => {
-                let known = self.calls.iter().rposition(|call| call.place == place);
+                let known = self.calls.iter().rposition(|call| call.position == position);
                 let index = match known {
                     Some(index) => index,
                     None => {
-                        self.add_item(place, item, progress);
+                        self.add_item(position, item, progress);
                         self.calls.len() - 1
                     }
                 };
@@ -303,8 +303,8 @@ impl ResponsesReader {
             }
             "message" => {
                 let text: String = item.content.iter().map(Content::said).collect();
-                self.emit_phase(&place, item, progress);
-                self.text((place, None), &text, progress);
+                self.emit_phase(&position, item, progress);
+                self.text((position, None), &text, progress);
             }
             "reasoning" => {
                 let summary: Vec<&str> =
@@ -327,23 +327,22 @@ impl ResponsesReader {
     }
 
     /// Emits the phase of a message, which goes back with its text, before that text.
-    fn emit_phase(&mut self, place: &Place, item: &Item, progress: &mut Progress) {
-        let is_late = self.phased.contains(place)
-            || self.emitted_texts.iter().any(|(emitted, _)| emitted == place);
+    fn emit_phase(&mut self, position: &ItemPosition, item: &Item, progress: &mut Progress) {
+        let is_late = self.phased.contains(position)
+            || self.emitted_texts.iter().any(|(emitted, _)| emitted == position);
         if !item.phase.is_empty() && !is_late {
             let issued = json!({"phase": item.phase}).to_string();
             progress.sign(Format::OpenaiMessage, &issued);
-            self.phased.push(place.clone());
+            self.phased.push(position.clone());
         }
     }
 
     /// Adds the whole text of a message or of a part of it, unless it was streamed.
-    fn text(&mut self, at: (Place, Option<u64>), text: &str, progress: &mut Progress) {
-        let is_emitted = self.emitted_texts.iter().any(|(place, part)| {
-            let is_place = match (place, &at.0) {
-                (Place::Index(_), Place::Index(_)) | (Place::Item(_), Place::Item(_)) => {
-                    *place == at.0
-                }
+    fn text(&mut self, at: (ItemPosition, Option<u64>), text: &str, progress: &mut Progress) {
+        let is_emitted = self.emitted_texts.iter().any(|(position, part)| {
+            let is_place = match (position, &at.0) {
+                (ItemPosition::Index(_), ItemPosition::Index(_))
+                | (ItemPosition::Item(_), ItemPosition::Item(_)) => *position == at.0,
                 // One of them has no index.
                 _ => true,
             };
@@ -356,15 +355,15 @@ impl ResponsesReader {
     }
 
     /// Adds the whole arguments of a call, unless they were streamed.
-    fn whole_arguments(&mut self, place: &Place, args: &str, progress: &mut Progress) {
+    fn whole_arguments(&mut self, position: &ItemPosition, args: &str, progress: &mut Progress) {
         let mut calls = self.calls.iter().rev();
-        if calls.find(|call| call.place == *place).is_some_and(|call| !call.has_args) {
-            self.add_arguments(place, args, progress);
+        if calls.find(|call| call.position == *position).is_some_and(|call| !call.has_args) {
+            self.add_arguments(position, args, progress);
         }
     }
 
-    fn add_arguments(&mut self, place: &Place, args: &str, progress: &mut Progress) {
-        let index = self.calls.iter().rposition(|call| call.place == *place);
+    fn add_arguments(&mut self, position: &ItemPosition, args: &str, progress: &mut Progress) {
+        let index = self.calls.iter().rposition(|call| call.position == *position);
         let Some(index) = index.filter(|_| !args.is_empty()) else { return };
         self.calls[index].has_args = true;
         let args = args.to_owned();
@@ -382,7 +381,7 @@ impl ResponsesReader {
         let items = (0..).zip(std::mem::take(&mut response.output));
         for (output_index, item) in items.filter(|(_, item)| !is_known(&item.kind)) {
             self.has_item_reasoning = false;
-            self.end_item(Place::Index(output_index), &item, progress);
+            self.end_item(ItemPosition::Index(output_index), &item, progress);
         }
         if self.emitted_texts.is_empty() && self.calls.is_empty() {
             progress.text(&response.output_text);

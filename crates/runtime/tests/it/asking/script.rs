@@ -159,7 +159,7 @@ impl Play {
 
     /// Plays to the end, and returns what was wrong.
     pub(super) fn play(mut self) -> Vec<Flaw> {
-        self.keep(&Request::Start, "start");
+        self.request_unchanged(&Request::Start, "start");
         for _ in 0..STEPS {
             if self.is_over && self.draw.chance(50) {
                 break;
@@ -182,8 +182,8 @@ impl Play {
             return if number < 50 { self.fork() } else { self.answer_the_past() };
         }
         match number {
-            0..12 => self.keep(&Request::Continue, "continue"),
-            12..20 => self.keep(&Request::Note, "note"),
+            0..12 => self.request_unchanged(&Request::Continue, "continue"),
+            12..20 => self.request_unchanged(&Request::Note, "note"),
             20..25 => self.answer_nothing_open(),
             25..29 => self.answer_again(),
             29..34 => self.fork(),
@@ -212,7 +212,7 @@ impl Play {
             chosen = self.draw.pick(&all).cloned().into_iter().collect();
         }
         if chosen.is_empty() {
-            return self.keep(&Request::Continue, "continue");
+            return self.request_unchanged(&Request::Continue, "continue");
         }
         let answers = self.answers_to(chosen);
         self.request(&Request::Answer(answers), None, Effect::Keeps);
@@ -335,7 +335,7 @@ impl Play {
         }
         let acts = self.witness.acts();
         if self.draw.chance(50) {
-            self.keep(&Request::Continue, "continue after a change");
+            self.request_unchanged(&Request::Continue, "continue after a change");
             if acts == self.witness.acts() && !self.is_over {
                 self.flaws.push(Flaw::End("nothing runs after a change within".to_owned()));
             }
@@ -367,7 +367,7 @@ impl Play {
         self.is_over = false;
     }
 
-    fn keep(&mut self, request: &Request, why: &str) {
+    fn request_unchanged(&mut self, request: &Request, why: &str) {
         if self.loud {
             println!("-- {why}");
         }

@@ -9,14 +9,14 @@ fn newest(thread: &str) -> String {
     format!("(SELECT max(id) FROM checkpoints WHERE {OURS} = '{thread}')")
 }
 
-/// Where the newest row of a thread is.
-fn place(thread: &str) -> String {
+/// The number of the newest row of a thread.
+fn newest_row(thread: &str) -> String {
     format!("(SELECT place FROM checkpoints WHERE {OURS} = '{thread}' ORDER BY id DESC LIMIT 1)")
 }
 
 /// Puts something in the place of the newest row of `t`.
 fn put(what: &str) -> String {
-    let place = place("t");
+    let place = newest_row("t");
     format!("UPDATE checkpoint_rows SET body = {what} WHERE place = {place}")
 }
 
@@ -32,8 +32,8 @@ fn pending(set: &str) -> String {
 
 fn cases() -> Vec<(&'static str, &'static str, String)> {
     let newest = newest("t");
-    let last = place("t");
-    let later = place("later");
+    let last = newest_row("t");
+    let later = newest_row("later");
     let tasks = format!(
         "body = (SELECT tasks FROM checkpoints
              WHERE {OURS} = 'later' AND of IS NOT NULL ORDER BY id LIMIT 1)"

@@ -128,7 +128,7 @@ fn briefly(run: &Value) -> String {
     brief(run["status"].as_str().unwrap_or_default(), &known)
 }
 
-fn told<T: serde::Serialize>(rows: &[T]) -> Vec<Value> {
+fn as_json<T: serde::Serialize>(rows: &[T]) -> Vec<Value> {
     rows.iter().map(|row| serde_json::to_value(row).expect("JSON")).collect()
 }
 
@@ -145,9 +145,9 @@ async fn contents(runtime: &Runtime, thread: &str) -> Value {
     for run in &runs {
         let log = store.events(&who, &run.new.at, 0, usize::MAX).await.expect("reads");
         let line = |told: &Value| brief(told["event"]["type"].as_str().unwrap_or_default(), told);
-        events.push(told(&log).iter().map(line).collect::<Vec<_>>());
+        events.push(as_json(&log).iter().map(line).collect::<Vec<_>>());
         let all = store.pieces(&who, &run.new.at, Position::START, usize::MAX).await;
-        pieces.extend(told(&all.expect("reads")));
+        pieces.extend(as_json(&all.expect("reads")));
     }
     let within = store.checkpoint_namespaces(&who, &thread).await.expect("reads");
     let calls = store.calls(&who, &thread).await.expect("reads");
@@ -170,11 +170,11 @@ async fn contents(runtime: &Runtime, thread: &str) -> Value {
             let step = state.metadata.as_ref().map_or(i64::MIN, |metadata| metadata.step);
             brief(&format!("step {step}, next {:?}", state.next), &shown(state))
         }).collect::<Vec<_>>(),
-        "runs": told(&runs).iter().map(briefly).collect::<Vec<_>>(),
-        "usage": told(&store.usage_of_thread(&who, &thread).await.expect("reads")),
+        "runs": as_json(&runs).iter().map(briefly).collect::<Vec<_>>(),
+        "usage": as_json(&store.usage_of_thread(&who, &thread).await.expect("reads")),
         "events": events,
         "pieces": pieces,
-        "interrupts": told(&store.interrupts(&who, &thread).await.expect("reads")),
+        "interrupts": as_json(&store.interrupts(&who, &thread).await.expect("reads")),
         "calls": calls,
         "graphs": within.iter().map(|shelf| shelf.ns.clone()).collect::<Vec<_>>(),
     });
@@ -189,7 +189,7 @@ async fn all(store: Arc<dyn Store>) -> Value {
     let items = store.search_items(&who, &Prefix::all(), &query, Timestamp(0)).await;
     let bench = Bench::on(Arc::clone(&store), story::graph()).await;
     let mut all = serde_json::Map::new();
-    all.insert("items".to_owned(), told(&items.expect("searches")).into());
+    all.insert("items".to_owned(), as_json(&items.expect("searches")).into());
     for thread in story::THREADS {
         all.insert(thread.to_owned(), contents(&bench.runtime, thread).await);
     }
@@ -197,7 +197,7 @@ async fn all(store: Arc<dyn Store>) -> Value {
     let graph = story::graph();
     let host = Host::new().with_checkpointer(saver);
     let calls = graph.calls(&host, &StateQuery::thread(story::IN_PROCESS)).await.expect("reads");
-    all.insert(story::IN_PROCESS.to_owned(), told(&calls).into());
+    all.insert(story::IN_PROCESS.to_owned(), as_json(&calls).into());
     Value::Object(all)
 }
 

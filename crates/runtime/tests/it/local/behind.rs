@@ -10,7 +10,7 @@ use weftwork_runtime::StoreCheckpointer;
 use weftwork_sqlite::SqliteStore;
 use weftwork_types::Principal;
 
-fn saver(folder: &Path) -> Arc<dyn Checkpointer> {
+fn open_checkpointer(folder: &Path) -> Arc<dyn Checkpointer> {
     let options = weftwork_sqlite::Options {
         durability: weftwork_sqlite::Durability::Normal,
         ..Default::default()
@@ -26,7 +26,7 @@ async fn rows_hold_the_state_as_it_was_when_the_write_began() {
             let mut found = Vec::new();
             for durability in [Durability::Sync, Durability::Async] {
                 let folder = tempfile::TempDir::new().expect("a folder");
-                let gated = Gated::over(saver(folder.path()), when, None);
+                let gated = Gated::over(open_checkpointer(folder.path()), when, None);
                 let done = ended(what, &graph, &gated, durability).await;
                 found.push((done, history(&graph, &gated.inner).await));
             }

@@ -24,7 +24,7 @@ enum What {
     /// Rewrites with the existing newest checkpoint, or with another.
     Rewrite {
         newest: Option<u128>,
-        keep: CheckpointBatch,
+        batch: CheckpointBatch,
     },
     Copy {
         to: u8,
@@ -81,7 +81,7 @@ fn pending() -> impl Strategy<Value = NewPending> {
 }
 
 /// Generates the batch of a commit or of an operation.
-pub(crate) fn keep() -> impl Strategy<Value = CheckpointBatch> {
+pub(crate) fn batch() -> impl Strategy<Value = CheckpointBatch> {
     (
         prop::collection::vec(checkpoint(), 0..3),
         prop::collection::vec(pending(), 0..3),
@@ -98,9 +98,9 @@ pub(crate) fn keep() -> impl Strategy<Value = CheckpointBatch> {
 
 pub(crate) fn op() -> impl Strategy<Value = KeepOp> {
     let what = prop_oneof![
-        8 => keep().prop_map(What::Keep),
-        2 => (prop::option::weighted(0.2, id()), keep())
-            .prop_map(|(newest, keep)| What::Rewrite { newest, keep }),
+        8 => batch().prop_map(What::Keep),
+        2 => (prop::option::weighted(0.2, id()), batch())
+            .prop_map(|(newest, batch)| What::Rewrite { newest, batch }),
         1 => (0..2u8).prop_map(|to| What::Copy { to }),
         1 => Just(What::Delete),
         2 => Just(What::Collect),
@@ -124,11 +124,11 @@ pub(crate) async fn apply(store: &dyn Store, op: KeepOp) -> String {
     };
     let thread = &shelf.thread;
     match op.what {
-        What::Keep(keep) => format!("{:?}", store.keep(&who, thread, keep).await),
-        What::Rewrite { newest, keep } => {
+        What::Keep(batch) => format!("{:?}", store.put_checkpoints(&who, thread, batch).await),
+        What::Rewrite { newest, batch } => {
             let there = newest_of(store, &who, &shelf).await;
             let newest = newest.map(CheckpointId).unwrap_or(there);
-            format!("{:?}", store.rewrite(&who, &shelf, newest, keep).await)
+            format!("{:?}", store.rewrite(&who, &shelf, newest, batch).await)
         }
         What::Copy { to } => {
             format!("{:?}", store.copy_checkpoints(&who, thread, &at(to, 0).thread).await)

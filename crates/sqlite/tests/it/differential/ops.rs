@@ -190,30 +190,32 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         prop::collection::vec(interrupt(), 0..3),
         prop::collection::vec(value().prop_map(AiEvent::custom), 0..4),
         finish,
-        prop_oneof![1 => Just(CheckpointBatch::default()), 2 => keep::keep()],
+        prop_oneof![1 => Just(CheckpointBatch::default()), 2 => keep::batch()],
         prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(call(), 1..4)],
         prop_oneof![4 => Just(Vec::new()), 1 => prop::collection::vec(usage(), 1..3)],
         prop_oneof![2 => Just(Vec::new()), 1 => pieces()],
         prop::option::weighted(0.3, position()),
         prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(effect(), 1..4)],
     )
-        .prop_map(|(interrupts, events, finish, keep, calls, usage, pieces, void, effects)| {
-            let wakes_at = interrupts.first().map(|asked| Timestamp(asked.id.0 as i64 * 200));
-            let at = Timestamp(0);
-            Box::new(Commit {
-                keep: keep.into(),
-                calls: calls.into_iter().map(Arc::new).collect(),
-                usage: usage.into_iter().map(Arc::new).collect(),
-                interrupts,
-                events,
-                void,
-                pieces,
-                effects,
-                finish,
-                wakes_at,
-                at,
-            })
-        })
+        .prop_map(
+            |(interrupts, events, finish, batch, calls, usage, pieces, void, effects)| {
+                let wakes_at = interrupts.first().map(|asked| Timestamp(asked.id.0 as i64 * 200));
+                let at = Timestamp(0);
+                Box::new(Commit {
+                    batch: batch.into(),
+                    calls: calls.into_iter().map(Arc::new).collect(),
+                    usage: usage.into_iter().map(Arc::new).collect(),
+                    interrupts,
+                    events,
+                    void,
+                    pieces,
+                    effects,
+                    finish,
+                    wakes_at,
+                    at,
+                })
+            },
+        )
 }
 
 pub(crate) fn op() -> impl Strategy<Value = Op> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The way in which a server writes events.
 struct Style {
-    place: Place,
+    named_by: Place,
     has_name: bool,
     /// Numbers of the item's events differ in their ids; only indexes tell the items apart.
     ids_differ: bool,
@@ -41,14 +41,14 @@ enum Told {
 
 impl Style {
     fn draw(writer: &mut Writer) -> Self {
-        let place = [Place::Index, Place::Item, Place::Both][writer.below(3)];
+        let named_by = [Place::Index, Place::Item, Place::Both][writer.below(3)];
         let told = [Told::Both, Told::Pieces, Told::Whole, Told::Item, Told::Output, Told::Start];
         let text = told[writer.below(5)];
         let args = told[writer.below(6)];
         Self {
-            place,
+            named_by,
             has_name: writer.coin(),
-            ids_differ: place != Place::Item && writer.below(4) == 0,
+            ids_differ: named_by != Place::Item && writer.below(4) == 0,
             text,
             args,
             has_output: text == Told::Output || args == Told::Output || writer.coin(),
@@ -72,10 +72,10 @@ impl Style {
 
     /// Writes an event of the item at a position.
     fn part(&self, writer: &mut Writer, kind: &str, position: usize, mut document: Value) {
-        if self.place != Place::Item {
+        if self.named_by != Place::Item {
             document["output_index"] = writer.index(position);
         }
-        if self.place != Place::Index {
+        if self.named_by != Place::Index {
             document["item_id"] = self.id(writer, position).into();
         }
         self.event(writer, kind, document);
@@ -85,7 +85,7 @@ impl Style {
     fn item(&self, writer: &mut Writer, kind: &str, position: usize, mut item: Value) {
         item["id"] = self.id(writer, position).into();
         let mut document = json!({ "item": item });
-        if self.place != Place::Item {
+        if self.named_by != Place::Item {
             document["output_index"] = writer.index(position);
         }
         self.event(writer, kind, document);

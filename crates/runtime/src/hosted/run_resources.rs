@@ -1,6 +1,6 @@
 //! Resources that a process opens once for each run it executes.
 
-use super::claimed::{ClaimedRun, RunScope};
+use super::claimed::{ClaimedRun, RunResources};
 use crate::usage::StoredUsage;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
@@ -8,7 +8,7 @@ use weftwork_types::approval::BindingThread;
 use weftwork_types::port::{BudgetScope, BudgetWithin, Dependencies, LimitedBudget, Unlimited};
 use weftwork_types::usage::Usage;
 
-impl RunScope {
+impl RunResources {
     /// Resources of a run that executes no node.
     pub(super) fn empty(run: &ClaimedRun) -> Self {
         let caller = Arc::new(run.caller());
