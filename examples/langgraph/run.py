@@ -56,7 +56,11 @@ class Programs:
         self.folder = folder
         self.scratch = scratch
         names = ("LANGSMITH_", "LANGCHAIN_", "LANGGRAPH_")
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith(names)}
+        self.env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(names)
+        }
         self.env |= {"LANGSMITH_TRACING": "false", "PYTHONDONTWRITEBYTECODE": "1"}
 
     def command(self, name: str, *args: str) -> list[str]:
@@ -76,7 +80,9 @@ class Programs:
             timeout=SECONDS,
         )
         if ran.returncode != 0:
-            raise AssertionError(f"{name} ended with {ran.returncode}: {ran.stdout}{ran.stderr}")
+            raise AssertionError(
+                f"{name} ended with {ran.returncode}: {ran.stdout}{ran.stderr}"
+            )
         return ran.stdout
 
     def start(self, name: str, *args: str) -> subprocess.Popen:
@@ -120,7 +126,9 @@ There are four of them. All are round.
 They work. Mostly.
 """
 
-SUMMARY = "Motor: It has 90 horses.\nWheels: There are four of them.\nBrakes: They work.\n"
+SUMMARY = (
+    "Motor: It has 90 horses.\nWheels: There are four of them.\nBrakes: They work.\n"
+)
 
 
 def check_document_pipeline(programs: Programs) -> None:
@@ -193,7 +201,9 @@ class Service:
         self.process.kill()
         self.process.wait()
 
-    def ask(self, path: str, body: object = None, headers: dict[str, str] | None = None):
+    def ask(
+        self, path: str, body: object = None, headers: dict[str, str] | None = None
+    ):
         data = None if body is None else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self.port}/threads/{path}"
         all_headers = {"content-type": "application/json", **(headers or {})}
@@ -211,7 +221,9 @@ class Service:
         with self.ask(f"{thread}/questions") as response:
             return json.load(response)
 
-    def events(self, thread: str, after: str = "", count: int = 1000) -> list[tuple[str, dict]]:
+    def events(
+        self, thread: str, after: str = "", count: int = 1000
+    ) -> list[tuple[str, dict]]:
         """Up to `count` events after an id; the connection is cut then."""
         headers = {"last-event-id": after} if after else {}
         found: list[tuple[str, dict]] = []
@@ -280,7 +292,10 @@ def python_lines(file: Path) -> int:
                 counted.update(range(token.start[0], token.end[0] + 1))
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, owners) and ast.get_docstring(node, clean=False) is not None:
+        if (
+            isinstance(node, owners)
+            and ast.get_docstring(node, clean=False) is not None
+        ):
             text = node.body[0]
             counted.difference_update(range(text.lineno, text.end_lineno + 1))
     return len(counted)
