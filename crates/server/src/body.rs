@@ -111,7 +111,7 @@ impl<T> OneOrMany<T> {
 }
 
 /// A request for a run. Members that are not listed are ignored.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Default, Clone, Deserialize)]
 pub(crate) struct RunBody {
     pub(crate) assistant_id: String,
     #[serde(default)]

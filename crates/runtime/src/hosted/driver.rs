@@ -172,15 +172,15 @@ impl ClaimedRun {
         // The newest checkpoint has what an earlier process committed for the run.
         let begins_at = if attempts.begun { None } else { self.begins_at(&thread).await? };
         let first = first_action(self, &thread, begins_at, attempts.begun).await?;
-        let scope = match first {
+        let resources = match first {
             FirstAction::Nothing => None,
             FirstAction::Update(_) | FirstAction::Run(_) => {
-                self.open_scope(attempts.used()).await?
+                self.open_resources(attempts.used()).await?
             }
         };
-        let is_cancelled = scope.is_none() && !matches!(first, FirstAction::Nothing);
-        let scope = scope.cloned().unwrap_or_else(|| RunScope::empty(self));
-        let local = local_host(self, writer, &scope, answers(questions), lost);
+        let is_cancelled = resources.is_none() && !matches!(first, FirstAction::Nothing);
+        let resources = resources.cloned().unwrap_or_else(|| RunResources::empty(self));
+        let local = local_host(self, writer, &resources, answers(questions), lost);
         if is_cancelled {
             let outcome = RunOutcome::cancelled();
             return Ok(Some(ready(self.end_early(&local, writer, outcome).await?)));

@@ -5,7 +5,7 @@ use super::Service;
 use super::cards::Cards;
 use super::graphs::Hosted;
 use super::runs::merge_metadata;
-use crate::body::{self, RunBody};
+use crate::body::RunBody;
 use crate::chat::Doubt;
 use crate::chat::answer;
 use crate::chat::request::{ChatRequest, Replaces};
@@ -74,8 +74,7 @@ impl Service {
             Some(row) => self.read_turn(row, request).await?,
             None => Turn::Says(required_message(request)?),
         };
-        let body: RunBody = body::from_value(json!({"assistant_id": agent}))?;
-        let mut options = body.options(&assistant, self.now())?;
+        let mut options = RunBody::default().options(&assistant, self.now())?;
         options.multitask = Multitask::Reject;
         options.run_model = match &request.model {
             Some(id) => self.offered_model(id)?,

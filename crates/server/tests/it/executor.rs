@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use weftwork::agents::{Activity, AgentRuntime, InstanceOptions};
 use weftwork::graph::RuntimeError;
 use weftwork::graph::run_loop::Modes;
@@ -13,11 +14,11 @@ use weftwork::models::ScriptedModel;
 use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
 use weftwork::store::{MemoryStore, Store, StoreError, ThreadQuery};
-use weftwork::types::code::Fault;
+use weftwork::types::code::{Cause, Fault};
 use weftwork::types::interrupt::Ask;
 use weftwork::types::port::{ExecuteError, GraphExecutor, RunHandle};
-use weftwork::types::run::{CancelAction, RunInput, RunOptions, RunRef, RunRequest};
-use weftwork::types::{BoxFuture, ErrorCode, InstanceId, Principal, ThreadId, Timestamp};
+use weftwork::types::run::{CancelAction, Multitask, RunInput, RunOptions, RunRef, RunRequest};
+use weftwork::types::{BoxFuture, ErrorCode, InstanceId, Principal, RunId, ThreadId, Timestamp};
 
 const REFUSED: ErrorCode = ErrorCode("X0042");
 const REASON: &str = "the quota of this month is used up";
@@ -159,6 +160,14 @@ fn outcome_of(answer: &Answer) -> Result<(), String> {
     }
 }
 
+/// The codes and messages of a fault and its causes.
+fn text_of(fault: Fault) -> String {
+    let of_cause =
+        |cause: &Cause| format!(" {} {}", cause.code.clone().unwrap_or_default(), cause.message);
+    let causes: String = fault.causes().map(of_cause).collect();
+    format!("{} {}{causes}", fault.code, fault.message)
+}
+
 fn said(text: &str) -> Value {
     json!({"messages": [{"role": "user", "content": text}]})
 }
@@ -212,10 +221,6 @@ impl World {
     /// Starts a run; an error is a text with its code or its reason.
     async fn start(&self, way: Way, thread: &str) -> Result<(), String> {
         let hosted = || self.app.runtime().thread("post", thread).expect("hosted");
-        let of_fault = |fault: Fault| {
-            let causes = fault.causes().map(|cause| cause.message.clone());
-            [fault.code, fault.message].into_iter().chain(causes).collect::<Vec<_>>().join(" ")
-        };
         match way {
             Way::Wait => {
                 let body = json!({"assistant_id": "post", "input": said("Hello")});
@@ -234,18 +239,18 @@ impl World {
             }
             Way::ChatAnswer => {
                 let (id, decision) = self.decision(thread).await;
-                let path = format!("/interrupts/{id}/respond");
+                let path = format!("/interrupts/{thread}.{id}/respond");
                 outcome_of(&self.client.post(&path, decision).await)
             }
             Way::Ask => {
                 let asked = self.app.ask(thread, "Hello").await;
-                asked.map(drop).map_err(|error| of_fault(error.fault()))
+                asked.map(drop).map_err(|error| text_of(error.fault()))
             }
             Way::Execute => {
                 let thread = ThreadId::new(thread).expect("an id");
                 let input = RunInput::Start { input: self.app.say("Hello") };
                 let started = self.app.start("post", thread, input).await;
-                let handle = started.map_err(|error| of_fault(error.fault()))?;
+                let handle = started.map_err(|error| text_of(error.fault()))?;
                 drop(handle.outcome.await);
                 Ok(())
             }
@@ -255,27 +260,27 @@ impl World {
                 let prompt = prompt.build().expect("a sound prompt");
                 let session = Session::new(thread).expect("an id");
                 let evaluated = self.evaluator.evaluate(&prompt, ()).session(&session).await;
-                evaluated.map(drop).map_err(|error| of_fault(*error.fault))
+                evaluated.map(drop).map_err(|error| text_of(*error.fault))
             }
             Way::Create => {
                 let options = InstanceOptions::new().id(InstanceId::new(thread).expect("an id"));
                 let created = self.agents.create_of("app:post", json!({}), options).await;
-                created.map(drop).map_err(|error| of_fault(error.fault))
+                created.map(drop).map_err(|error| text_of(error.fault))
             }
             Way::Send => {
                 let id = InstanceId::new(thread).expect("an id");
                 let activity = Activity::new(Value::Null).input(said("Hello"));
                 let sent = self.agents.send(&id, activity).await;
-                let sent = sent.map_err(|error| of_fault(error.fault))?;
-                sent.ended().await.map(drop).map_err(|error| of_fault(error.fault))
+                let sent = sent.map_err(|error| text_of(error.fault))?;
+                sent.ended().await.map(drop).map_err(|error| text_of(error.fault))
             }
             Way::Start => {
                 let ended = hosted().start(said("Hello")).await;
-                ended.map(drop).map_err(|error| of_fault(error.fault()))
+                ended.map(drop).map_err(|error| text_of(error.fault()))
             }
             Way::Stream => {
                 let stream = hosted().start(said("Hello")).stream(Modes::VALUES).await;
-                let mut stream = stream.map_err(|error| of_fault(error.fault()))?;
+                let mut stream = stream.map_err(|error| text_of(error.fault()))?;
                 let mut count = 0;
                 while stream.next().await.is_some() {
                     count += 1;
@@ -285,7 +290,7 @@ impl World {
             }
             Way::Resume => {
                 let ended = hosted().resume().await;
-                ended.map(drop).map_err(|error| of_fault(error.fault()))
+                ended.map(drop).map_err(|error| text_of(error.fault()))
             }
         }
     }
@@ -321,7 +326,8 @@ async fn each_way_to_cancel_a_run_passes_the_executor_once_and_can_be_refused() 
     let hosted = world.app.runtime().thread("post", "t").expect("hosted");
     let delay = Timestamp(i64::MAX);
     for way in ["http", "app", "thread", "threads"] {
-        let options = RunOptions { not_before: Some(delay), ..RunOptions::default() };
+        let multitask = Multitask::Enqueue;
+        let options = RunOptions { not_before: Some(delay), multitask, ..RunOptions::default() };
         let handle = hosted.start(said("Hello")).options(options).begin().await.expect("accepted");
         let run = handle.run;
         world.gate.take();
@@ -356,8 +362,14 @@ async fn each_way_to_cancel_a_run_passes_the_executor_once_and_can_be_refused() 
 async fn errors_of_the_runtime_have_their_types_behind_an_executor() {
     let world = world().await;
     let thread = world.app.runtime().thread("post", "t").expect("hosted");
-    let refused = thread.resume().await.expect_err("there is no thread");
-    let own = world.app.runtime().thread("post", "t").expect("hosted").proceed().await;
-    assert!(matches!(own, Err(RuntimeError::NothingToContinue { .. })), "{own:?}");
-    assert!(matches!(refused, RuntimeError::Store(StoreError::NotFound { .. })), "{refused:?}");
+    world.app.runtime().shutdown(Duration::from_secs(5)).await.expect("stops");
+    let refused = thread.start(said("Hello")).await;
+    assert!(matches!(refused, Err(RuntimeError::Stopping)), "{refused:?}");
+    assert_eq!(world.gate.take(), ["execute"]);
+    let unknown = RunRef { thread: thread.id().clone(), run: RunId::from_uuid(uuid::Uuid::nil()) };
+    let refused = world.app.cancel(&unknown).await.expect_err("there is no such run");
+    assert_eq!(refused.fault().code, "W0201");
+    let refused = thread.cancel_run(&unknown, CancelAction::Interrupt).await;
+    let is_missing = |error| matches!(error, RuntimeError::Store(StoreError::NotFound { .. }));
+    assert!(refused.is_err_and(is_missing));
 }
