@@ -190,8 +190,9 @@ impl Control {
             }
             return Ok(());
         }
-        let missing = EngineError::BrokenInvariant { what: "the plan has no node of a task" };
-        let node = plan.nodes.get(done.task.node.0).ok_or(missing)?;
+        let Some(node) = plan.nodes.get(done.task.node.0) else {
+            return Err(EngineError::BrokenInvariant { what: "the plan has no node of a task" });
+        };
         for target in &node.edges {
             self.lead_to(plan, *target, next)?;
         }

@@ -12,18 +12,26 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A control state of another plan.
-const NO_TRIGGER: EngineError =
-    EngineError::BrokenInvariant { what: "the control state has no such trigger" };
+/// A control state that does not fit its plan. It is copied and has nothing to drop, because the
+/// functions below run several times for each task.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Misfit(&'static str);
 
-fn planned(plan: &Plan, index: TriggerIdx) -> Result<&TriggerPlan, EngineError> {
-    let missing = EngineError::BrokenInvariant { what: "the plan has no such trigger" };
-    plan.triggers.get(index.0).ok_or(missing)
+impl From<Misfit> for EngineError {
+    fn from(Misfit(what): Misfit) -> Self {
+        Self::BrokenInvariant { what }
+    }
 }
 
-fn triggers_of(plan: &Plan, node: NodeIdx) -> Result<&[TriggerIdx], EngineError> {
-    let missing = EngineError::BrokenInvariant { what: "the plan has no such node" };
-    Ok(plan.nodes.get(node.0).ok_or(missing)?.triggers.as_slice())
+const NO_TRIGGER: Misfit = Misfit("the control state has no such trigger");
+
+fn planned(plan: &Plan, index: TriggerIdx) -> Result<&TriggerPlan, Misfit> {
+    plan.triggers.get(index.0).ok_or(Misfit("the plan has no such trigger"))
+}
+
+fn triggers_of(plan: &Plan, node: NodeIdx) -> Result<&[TriggerIdx], Misfit> {
+    let node = plan.nodes.get(node.0).ok_or(Misfit("the plan has no such node"))?;
+    Ok(node.triggers.as_slice())
 }
 
 /// A list of indices, usually one or two.
@@ -146,15 +154,15 @@ impl Control {
 
     /// The state of a trigger. Control states are made for their plan, or checked against it when
     /// they are read, so that each trigger of the plan has one.
-    pub(crate) fn trigger(&self, index: TriggerIdx) -> Result<&Trigger, EngineError> {
+    pub(crate) fn trigger(&self, index: TriggerIdx) -> Result<&Trigger, Misfit> {
         self.triggers.get(index.0).ok_or(NO_TRIGGER)
     }
 
-    fn trigger_mut(&mut self, index: TriggerIdx) -> Result<&mut Trigger, EngineError> {
+    fn trigger_mut(&mut self, index: TriggerIdx) -> Result<&mut Trigger, Misfit> {
         self.triggers.get_mut(index.0).ok_or(NO_TRIGGER)
     }
 
-    fn is_full(&self, plan: &Plan, index: TriggerIdx) -> Result<bool, EngineError> {
+    fn is_full(&self, plan: &Plan, index: TriggerIdx) -> Result<bool, Misfit> {
         Ok(match &planned(plan, index)?.kind {
             TriggerKind::Branch { .. } => self.trigger(index)?.written,
             TriggerKind::Join { sources, .. } => self
@@ -164,17 +172,17 @@ impl Control {
         })
     }
 
-    fn is_deferred(plan: &Plan, index: TriggerIdx) -> Result<bool, EngineError> {
+    fn is_deferred(plan: &Plan, index: TriggerIdx) -> Result<bool, Misfit> {
         Ok(planned(plan, index)?.kind.is_deferred())
     }
 
-    fn is_available(&self, plan: &Plan, index: TriggerIdx) -> Result<bool, EngineError> {
+    fn is_available(&self, plan: &Plan, index: TriggerIdx) -> Result<bool, Misfit> {
         Ok(self.is_full(plan, index)?
             && (self.trigger(index)?.finished || !Self::is_deferred(plan, index)?))
     }
 
     /// `true` if one of a node's triggers is available and changed since the node last ran.
-    fn is_due(&self, plan: &Plan, node: NodeIdx) -> Result<bool, EngineError> {
+    fn is_due(&self, plan: &Plan, node: NodeIdx) -> Result<bool, Misfit> {
         if node == NodeIdx::START {
             return Ok(self.start.is_some() && self.start_version > self.start_seen);
         }
@@ -191,20 +199,22 @@ impl Control {
     fn retain_due(
         &self,
         plan: &Plan,
-        candidates: Indices<NodeIdx>,
-    ) -> Result<Indices<NodeIdx>, EngineError> {
-        let mut due = Indices::new();
-        for node in candidates {
-            if self.is_due(plan, node)? {
-                due.push(node);
+        mut candidates: Indices<NodeIdx>,
+    ) -> Result<Indices<NodeIdx>, Misfit> {
+        let mut misfit = None;
+        candidates.retain(|node| match self.is_due(plan, *node) {
+            Ok(is_due) => is_due,
+            Err(found) => {
+                misfit = Some(found);
+                false
             }
-        }
-        Ok(due)
+        });
+        misfit.map_or(Ok(candidates), Err)
     }
 
     /// The nodes that are due. If the triggers updated by the last superstep are known, only these
     /// are checked, by name; otherwise all nodes, in the order in which they were added.
-    pub(crate) fn due(&self, plan: &Plan) -> Result<Indices<NodeIdx>, EngineError> {
+    pub(crate) fn due(&self, plan: &Plan) -> Result<Indices<NodeIdx>, Misfit> {
         let mut candidates = Indices::new();
         match &self.updated {
             Updated::Known { any: true, start, triggers } => {
@@ -225,7 +235,7 @@ impl Control {
     }
 
     /// The nodes that are due, in the order in which they were added.
-    pub(crate) fn due_in_order(&self, plan: &Plan) -> Result<Indices<NodeIdx>, EngineError> {
+    pub(crate) fn due_in_order(&self, plan: &Plan) -> Result<Indices<NodeIdx>, Misfit> {
         let mut candidates = Indices::new();
         if self.start.is_some() {
             candidates.push(NodeIdx::START);
@@ -241,7 +251,7 @@ impl Control {
     }
 
     /// Marks the triggers of a node as read, after it ran or was dropped.
-    pub(crate) fn mark_read(&mut self, plan: &Plan, node: NodeIdx) -> Result<(), EngineError> {
+    pub(crate) fn mark_read(&mut self, plan: &Plan, node: NodeIdx) -> Result<(), Misfit> {
         if node == NodeIdx::START {
             self.start_seen = self.start_version;
             return Ok(());
@@ -254,12 +264,7 @@ impl Control {
     }
 
     /// Resets the triggers that a node has read: joins, and deferrals that were released.
-    pub(crate) fn consume(
-        &mut self,
-        plan: &Plan,
-        node: NodeIdx,
-        next: u32,
-    ) -> Result<(), EngineError> {
+    pub(crate) fn consume(&mut self, plan: &Plan, node: NodeIdx, next: u32) -> Result<(), Misfit> {
         if node == NodeIdx::START {
             return Ok(());
         }
@@ -278,12 +283,7 @@ impl Control {
     }
 
     /// Records that an edge, a route or a command leads to a node.
-    pub(crate) fn lead_to(
-        &mut self,
-        plan: &Plan,
-        node: NodeIdx,
-        next: u32,
-    ) -> Result<(), EngineError> {
+    pub(crate) fn lead_to(&mut self, plan: &Plan, node: NodeIdx, next: u32) -> Result<(), Misfit> {
         let index = TriggerIdx(node.0);
         let deferred = Self::is_deferred(plan, index)?;
         let before = *self.trigger(index)?;
@@ -307,7 +307,7 @@ impl Control {
         node: NodeIdx,
         join: TriggerIdx,
         next: u32,
-    ) -> Result<(), EngineError> {
+    ) -> Result<(), Misfit> {
         if !self.arrived.entry(join).or_default().insert(node) {
             return Ok(());
         }
@@ -356,7 +356,7 @@ impl Control {
     }
 
     /// Clears the triggers and the input that were not written in this superstep.
-    pub(crate) fn clear_unwritten(&mut self, plan: &Plan, next: u32) -> Result<(), EngineError> {
+    pub(crate) fn clear_unwritten(&mut self, plan: &Plan, next: u32) -> Result<(), Misfit> {
         let before = self.written.len();
         let mut written = Indices::new();
         for index in std::mem::take(&mut self.written) {
@@ -381,7 +381,7 @@ impl Control {
     }
 
     /// Releases deferred nodes, after no other node is due.
-    pub(crate) fn release_deferred(&mut self, plan: &Plan, next: u32) -> Result<(), EngineError> {
+    pub(crate) fn release_deferred(&mut self, plan: &Plan, next: u32) -> Result<(), Misfit> {
         for index in &plan.deferred {
             if self.trigger(*index)?.finished || !self.is_full(plan, *index)? {
                 continue;

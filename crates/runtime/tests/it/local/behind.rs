@@ -28,7 +28,7 @@ async fn rows_hold_the_state_as_it_was_when_the_write_began() {
                 let folder = tempfile::TempDir::new().expect("a folder");
                 let gated = Gated::over(open_checkpointer(folder.path()), when, None);
                 let done = ended(what, &graph, &gated, durability).await;
-                found.push((done, history(&graph, &gated.inner).await));
+                found.push((done, history(&graph, &gated.checkpointer).await));
             }
             assert_eq!(found[0], found[1], "{what}, {when:?}");
         }
