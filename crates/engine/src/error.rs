@@ -43,8 +43,8 @@ pub enum EngineError {
     /// A task routed to a node that is not in the graph.
     #[error(
         "{} routed to `{to}`, which the graph does not have; its nodes are: {known}{}",
-        who(from),
-        hint(did_you_mean)
+        name_origin(from),
+        format_hint(did_you_mean)
     )]
     UnknownTarget {
         /// The node that routed.
@@ -59,8 +59,8 @@ pub enum EngineError {
     /// A node, input or an update names a channel that is not in the graph.
     #[error(
         "{} names channel `{name}`, which the graph does not have; its channels are: {known}{}",
-        who(by),
-        hint(did_you_mean)
+        name_origin(by),
+        format_hint(did_you_mean)
     )]
     UnknownChannel {
         /// The origin of the name: a node or the input.
@@ -201,7 +201,7 @@ impl EngineError {
 }
 
 /// Names the origin of a write or a target in messages: a node, or the input.
-pub(crate) fn who(name: &str) -> String {
+pub(crate) fn name_origin(name: &str) -> String {
     match name {
         START_NAME | THE_INPUT => THE_INPUT.to_owned(),
         node => format!("node `{node}`"),
@@ -211,7 +211,7 @@ pub(crate) fn who(name: &str) -> String {
 /// The name that messages use for input from outside the graph.
 pub(crate) const THE_INPUT: &str = "the input";
 
-fn hint(name: &Option<String>) -> String {
+fn format_hint(name: &Option<String>) -> String {
     name.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
 }
 
@@ -220,7 +220,10 @@ fn hint(name: &Option<String>) -> String {
 #[non_exhaustive]
 pub enum PlanProblem {
     /// An edge names a node that does not exist.
-    #[error("{what} names node `{name}`, which the graph does not have{}", hint(did_you_mean))]
+    #[error(
+        "{what} names node `{name}`, which the graph does not have{}",
+        format_hint(did_you_mean)
+    )]
     UnknownNode {
         /// The edge, in words.
         what: String,
@@ -283,7 +286,10 @@ pub enum PlanProblem {
         channels: String,
     },
     /// A list of channels names a channel that does not exist.
-    #[error("{what} names channel `{name}`, which the graph does not have{}", hint(did_you_mean))]
+    #[error(
+        "{what} names channel `{name}`, which the graph does not have{}",
+        format_hint(did_you_mean)
+    )]
     UnknownChannel {
         /// The list.
         what: String,

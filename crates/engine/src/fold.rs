@@ -1,7 +1,7 @@
 //! Applying the writes of a superstep, with panics of reducers caught and errors named.
 
 use crate::channel::Refused;
-use crate::error::{EngineError, who};
+use crate::error::{EngineError, name_origin};
 use crate::plan::{ChannelIdx, ChannelPlan, Plan};
 use crate::value::{Slots, Value, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ impl Plan {
         let Some(channel) = self.channels.get(index) else { return Ok(()) };
         let (first, slots) = slots.chunk_with(index);
         let Some(slot) = slots.get_mut(index - first) else { return Ok(()) };
-        *slot = apply(channel, slot.take(), writes, by, name_of)?;
+        *slot = apply_writes(channel, slot.take(), writes, by, name_of)?;
         Ok(())
     }
 
@@ -50,7 +50,7 @@ impl Plan {
                 let slot = slots.get_mut(*index - first);
                 if let Some((channel, slot)) = self.channels.get(*index).zip(slot) {
                     let write = std::slice::from_ref(write);
-                    *slot = apply(channel, slot.take(), write, &[0], name_of)?;
+                    *slot = apply_writes(channel, slot.take(), write, &[0], name_of)?;
                 }
             }
             rest = later;
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-fn apply(
+fn apply_writes(
     channel: &ChannelPlan,
     current: Option<Value>,
     writes: &[Write],
@@ -70,7 +70,7 @@ fn apply(
     match applied {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(Refused::Conflict)) => {
-            let by: Vec<_> = by.iter().map(|t| who(&name_of(*t))).collect();
+            let by: Vec<_> = by.iter().map(|t| name_origin(&name_of(*t))).collect();
             Err(EngineError::Conflict {
                 channel: channel.name.clone(),
                 writes: writes.len(),
@@ -79,7 +79,7 @@ fn apply(
         }
         Ok(Err(Refused::Bad { index, reason })) => Err(EngineError::BadWrite {
             channel: channel.name.clone(),
-            by: by.get(index).map_or_else(String::new, |t| who(&name_of(*t))),
+            by: by.get(index).map_or_else(String::new, |t| name_origin(&name_of(*t))),
             reason,
         }),
         Err(panic) => Err(EngineError::ReducerPanicked {

@@ -27,7 +27,7 @@ pub fn interrupt_id(task: TaskId, index: u32) -> InterruptId {
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     known
         .into_iter()
-        .map(|k| (distance(name, k), k))
+        .map(|k| (edit_distance(name, k), k))
         .filter(|(d, k)| {
             *d < name.chars().count().max(k.chars().count()) && (*d <= 2 || *d * 3 <= k.len())
         })
@@ -45,7 +45,7 @@ pub fn cut(text: &str) -> String {
 }
 
 /// Levenshtein distance in characters.
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, ca) in a.chars().enumerate() {
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_close_name_is_suggested_and_a_far_one_is_not() {
-        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(did_you_mean("mesages", ["log", "messages"]), Some("messages".to_owned()));
         assert_eq!(did_you_mean("zzzzzz", ["log", "messages"]), None);
         assert_eq!(did_you_mean("lgo", ["log"]), Some("log".to_owned()));

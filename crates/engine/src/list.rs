@@ -9,7 +9,7 @@ mod since;
 #[cfg(test)]
 mod tests;
 
-use index::{Index, hash};
+use index::{Index, hash_id};
 use leaf::Leaf;
 use std::fmt;
 use std::sync::Arc;
@@ -258,7 +258,7 @@ impl<T: Keyed> List<T> {
     pub fn position_of(&self, id: &T::Id) -> Option<usize> {
         let is_it = |at: usize| self.get(at).is_some_and(|item| item.id() == id);
         let later = (self.covered()..self.len).rev().find(|at| is_it(*at));
-        later.or_else(|| self.ids.as_ref()?.last(hash(id), is_it))
+        later.or_else(|| self.ids.as_ref()?.last(hash_id(id), is_it))
     }
 
     /// Number of leading items that the index covers.
@@ -274,7 +274,7 @@ impl<T: Keyed> List<T> {
         let mut ids = self.ids.take().unwrap_or_default();
         for at in ids.covered()..self.len {
             if let Some(item) = self.get(at) {
-                ids.push(hash(item.id()));
+                ids.push(hash_id(item.id()));
             }
         }
         self.ids = Some(ids);
@@ -292,7 +292,7 @@ impl<T: Keyed + Clone> List<T> {
             }
             None => {
                 if let Some(ids) = self.ids.as_mut().filter(|ids| ids.covered() == self.len) {
-                    ids.push(hash(item.id()));
+                    ids.push(hash_id(item.id()));
                 }
                 self.push(item);
             }

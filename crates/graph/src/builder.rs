@@ -178,7 +178,7 @@ impl<S: StateSpec> Graph<S> {
     ) -> Self {
         let name = name.into();
         self.plan.node(name.clone());
-        self.nodes.insert(name, crate::subgraph::node(graph, keep));
+        self.nodes.insert(name, crate::subgraph::subgraph_node(graph, keep));
         self
     }
 

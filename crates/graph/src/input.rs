@@ -51,15 +51,15 @@ impl<U: IntoOutput> IntoInput for U {
             update.push((plan.channel_name(*index).to_owned(), json));
         }
         if output.goto.is_empty() {
-            return Ok(RunInput::Start { input: Json::Object(merged(update)?) });
+            return Ok(RunInput::Start { input: Json::Object(merge_writes(update)?) });
         }
-        let goto = output.goto.iter().filter_map(target).collect();
+        let goto = output.goto.iter().filter_map(stored_target).collect();
         Ok(RunInput::Command(RunCommand { answers: None, update, goto }))
     }
 }
 
 /// Joins the writes to each channel. Lists are appended to each other.
-fn merged(update: Vec<(String, Json)>) -> Result<Map<String, Json>, RuntimeError> {
+fn merge_writes(update: Vec<(String, Json)>) -> Result<Map<String, Json>, RuntimeError> {
     let mut members = Map::new();
     for (channel, json) in update {
         match (members.get_mut(&channel), json) {
@@ -75,7 +75,7 @@ fn merged(update: Vec<(String, Json)>) -> Result<Map<String, Json>, RuntimeError
 }
 
 /// Target of a command as stored; `None` for the end, which leads nowhere.
-fn target(goto: &Goto) -> Option<Target> {
+fn stored_target(goto: &Goto) -> Option<Target> {
     match goto {
         Goto::Node(node) => Some(Target::Node(node.to_string())),
         Goto::Send { node, arg } => {

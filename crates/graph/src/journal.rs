@@ -105,7 +105,7 @@ impl TaskJournal {
         Some(uuid::Builder::from_custom_bytes(bits.to_be_bytes()).into_uuid().to_string())
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn lock_known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,7 +114,7 @@ impl TaskJournal {
         let next = self.next_occurrence(intent);
         if let Occurrence::Nth(count) = next {
             let what = (intent.input, intent.kind, intent.name.clone());
-            self.known().seen.insert(what, count);
+            self.lock_known().seen.insert(what, count);
         }
         next
     }
@@ -125,7 +125,7 @@ impl TaskJournal {
             return Occurrence::Id(id.clone());
         }
         let what = (intent.input, intent.kind, intent.name.clone());
-        Occurrence::Nth(self.known().seen.get(&what).copied().unwrap_or_default() + 1)
+        Occurrence::Nth(self.lock_known().seen.get(&what).copied().unwrap_or_default() + 1)
     }
 
     /// Announces the id of a call, and returns its round.
@@ -134,7 +134,7 @@ impl TaskJournal {
         if self.book.history().reuses_origins() != ReuseOrigins::FirstStep {
             return Round::First;
         }
-        match self.known().announced.insert(id.clone()) {
+        match self.lock_known().announced.insert(id.clone()) {
             true => Round::First,
             false => Round::Later,
         }
@@ -158,17 +158,22 @@ impl TaskJournal {
         })
     }
 
-    fn key(&self, intent: &Intent, occurrence: &Occurrence, position: &TaskPosition) -> CallKey {
+    fn call_key(
+        &self,
+        intent: &Intent,
+        occurrence: &Occurrence,
+        position: &TaskPosition,
+    ) -> CallKey {
         let attempt = match intent.attempts {
             Attempts::Each => self.position.attempt,
             Attempts::Shared => 0,
         };
-        key::key(intent, occurrence, position, attempt)
+        key::call_key(intent, occurrence, position, attempt)
     }
 
     /// Returns the record of a call, if one can exist.
     async fn find(&self, key: CallKey) -> Result<Option<Arc<CallRecord>>, Fault> {
-        if let Some(own) = self.known().calls.get(&key) {
+        if let Some(own) = self.lock_known().calls.get(&key) {
             return Ok(Some(Arc::clone(own)));
         }
         // The key holds branch, path and superstep, and no superstep of a branch is begun twice.
@@ -180,7 +185,7 @@ impl TaskJournal {
     }
 
     /// A call without a record, made for the first time.
-    fn begun(&self, key: CallKey, intent: Intent) -> CallRecord {
+    fn begun_call(&self, key: CallKey, intent: Intent) -> CallRecord {
         CallRecord {
             key,
             kind: intent.kind,
@@ -191,7 +196,7 @@ impl TaskJournal {
             state: CallState::Intent,
             result: None,
             made: 1,
-            possibly_paid: self.unaccounted(intent.effect),
+            possibly_paid: self.count_unaccounted(intent.effect),
             reused: 0,
             opened_at: self.clock.now(),
             settled_at: None,
@@ -201,29 +206,29 @@ impl TaskJournal {
     /// Returns how often a call may have been started without leaving a record. A call with effects
     /// always leaves one; a read-only call may have been in progress in each process that died
     /// during the superstep.
-    fn unaccounted(&self, effect: Effect) -> u32 {
+    fn count_unaccounted(&self, effect: Effect) -> u32 {
         let may = effect == Effect::ReadOnly && self.earlier == Earlier::Processes;
         if may { self.book.history().lost() } else { 0 }
     }
 
     /// Includes a call in the next commit.
     fn note(&self, call: CallRecord) {
-        self.book.note(self.know(call));
+        self.book.note(self.remember_call(call));
     }
 
     /// Stores the current state of a call in memory.
-    fn know(&self, call: CallRecord) -> Arc<CallRecord> {
+    fn remember_call(&self, call: CallRecord) -> Arc<CallRecord> {
         let call = Arc::new(call);
-        self.known().calls.insert(call.key, Arc::clone(&call));
+        self.lock_known().calls.insert(call.key, Arc::clone(&call));
         call
     }
 
     /// Includes a call in the next commit; waits for the commit if the call changes something.
     async fn record(&self, call: CallRecord) -> Result<(), Fault> {
-        self.store(self.know(call)).await
+        self.store_call(self.remember_call(call)).await
     }
 
-    async fn store(&self, call: Arc<CallRecord>) -> Result<(), Fault> {
+    async fn store_call(&self, call: Arc<CallRecord>) -> Result<(), Fault> {
         if call.effect == Effect::ReadOnly {
             self.book.note(call);
             return Ok(());
@@ -233,38 +238,38 @@ impl TaskJournal {
 
     /// Begins a call that only reads and that cannot have been made before; returns the intent if a
     /// record of the call may exist.
-    fn begin(&self, key: CallKey, intent: Intent) -> Result<(), Intent> {
+    fn begin_read(&self, key: CallKey, intent: Intent) -> Result<(), Intent> {
         let branched = self.reuses_origins() && self.position.branch.is_some();
         if intent.effect != Effect::ReadOnly || self.earlier != Earlier::Nobody || branched {
             return Err(intent);
         }
-        let mut known = self.known();
+        let mut known = self.lock_known();
         if known.calls.contains_key(&key) {
             return Err(intent);
         }
-        known.calls.insert(key, Arc::new(self.begun(key, intent)));
+        known.calls.insert(key, Arc::new(self.begun_call(key, intent)));
         Ok(())
     }
 
-    async fn announce(&self, call: Call) -> Result<Opened, Fault> {
+    async fn announce_call(&self, call: Call) -> Result<Opened, Fault> {
         let key = call.key;
         match self.find(key).await? {
-            Some(found) => self.again(found).await,
+            Some(found) => self.open_again(found).await,
             None => match self.inherited(&call).await? {
-                Some(Inherited::Result(result)) => Ok(self.adopt(call, result)),
-                Some(Inherited::Begun(found)) => self.again(found).await,
+                Some(Inherited::Result(result)) => Ok(self.adopt_result(call, result)),
+                Some(Inherited::Begun(found)) => self.open_again(found).await,
                 None => match self.rolled_back(&call).await? {
-                    Some(found) => self.again(found).await,
-                    None => self.first(call).await,
+                    Some(found) => self.open_again(found).await,
+                    None => self.open_first(call).await,
                 },
             },
         }
     }
 
-    async fn first(&self, Call { key, intent, .. }: Call) -> Result<Opened, Fault> {
-        let call = self.begun(key, intent);
+    async fn open_first(&self, Call { key, intent, .. }: Call) -> Result<Opened, Fault> {
+        let call = self.begun_call(key, intent);
         if call.effect == Effect::ReadOnly {
-            self.known().calls.insert(key, Arc::new(call));
+            self.lock_known().calls.insert(key, Arc::new(call));
         } else {
             self.record(call).await?;
         }
@@ -272,8 +277,8 @@ impl TaskJournal {
     }
 
     /// Puts a call of another branch on record here, as reused.
-    fn adopt(&self, Call { key, intent, .. }: Call, result: CallResult) -> Opened {
-        let begun = self.begun(key, intent);
+    fn adopt_result(&self, Call { key, intent, .. }: Call, result: CallResult) -> Opened {
+        let begun = self.begun_call(key, intent);
         let call = CallRecord {
             state: CallState::Settled,
             result: Some(result.clone()),
@@ -287,7 +292,7 @@ impl TaskJournal {
         Opened::Settled { key, result }
     }
 
-    async fn again(&self, call: Arc<CallRecord>) -> Result<Opened, Fault> {
+    async fn open_again(&self, call: Arc<CallRecord>) -> Result<Opened, Fault> {
         let mut call = Arc::unwrap_or_clone(call);
         let key = call.key;
         if let (CallState::Settled, Some(result)) = (call.state, call.result.clone()) {
@@ -296,12 +301,14 @@ impl TaskJournal {
             return Ok(Opened::Settled { key, result });
         }
         // A read of an earlier attempt was recorded when it was cut off, which counted its start.
-        let is_counted = call.effect == Effect::ReadOnly && !self.known().calls.contains_key(&key);
-        let unaccounted = self.unaccounted(call.effect).saturating_add(u32::from(!is_counted));
+        let is_counted =
+            call.effect == Effect::ReadOnly && !self.lock_known().calls.contains_key(&key);
+        let unaccounted =
+            self.count_unaccounted(call.effect).saturating_add(u32::from(!is_counted));
         call.possibly_paid = call.possibly_paid.saturating_add(unaccounted);
         if call.effect == Effect::ReadOnly {
             call.made = call.made.saturating_add(1);
-            self.known().calls.insert(key, Arc::new(call));
+            self.lock_known().calls.insert(key, Arc::new(call));
             return Ok(Opened::New { key });
         }
         let made = call.made;
@@ -310,12 +317,12 @@ impl TaskJournal {
     }
 
     /// Changes a call that has not ended; nothing when it has.
-    fn change(
+    fn change_call(
         &self,
         key: CallKey,
         change: impl FnOnce(&mut CallRecord),
     ) -> Result<Option<Arc<CallRecord>>, Fault> {
-        let mut known = self.known();
+        let mut known = self.lock_known();
         let missing = || StoreError::NotFound { kind: "call", id: key.0.to_string() }.fault();
         let call = known.calls.get_mut(&key).ok_or_else(missing)?;
         if call.state == CallState::Settled {
@@ -328,22 +335,22 @@ impl TaskJournal {
 
     async fn make_again(&self, key: CallKey) -> Result<(), Fault> {
         self.check_running()?;
-        match self.change(key, |call| call.made = call.made.saturating_add(1))? {
-            Some(call) => self.store(call).await,
+        match self.change_call(key, |call| call.made = call.made.saturating_add(1))? {
+            Some(call) => self.store_call(call).await,
             None => Ok(()),
         }
     }
 
-    async fn conclude(&self, key: CallKey, result: CallResult) -> Result<(), Fault> {
+    async fn conclude_call(&self, key: CallKey, result: CallResult) -> Result<(), Fault> {
         self.check_running()?;
         let settled_at = self.clock.now();
-        let ended = self.change(key, |call| {
+        let ended = self.change_call(key, |call| {
             call.state = CallState::Settled;
             call.result = Some(result);
             call.settled_at = Some(settled_at);
         })?;
         match ended {
-            Some(call) => self.store(call).await,
+            Some(call) => self.store_call(call).await,
             None => Ok(()),
         }
     }
@@ -353,23 +360,24 @@ impl Journal for TaskJournal {
     fn open(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
         // Calls are counted in the order in which they are announced, whenever they are polled.
         let occurrence = self.occurrence(&intent);
-        let key = self.key(&intent, &occurrence, &self.position);
+        let key = self.call_key(&intent, &occurrence, &self.position);
         let round = self.announce_id(&intent);
         Box::pin(async move {
             if let Err(source) = self.check_running() {
                 return Err(JournalError { name: intent.name, source });
             }
-            let Err(intent) = self.begin(key, intent) else { return Ok(Opened::New { key }) };
+            let Err(intent) = self.begin_read(key, intent) else { return Ok(Opened::New { key }) };
             let name = intent.name.clone();
             // Most calls do not get here, and are spared the room for it.
-            let opened = Box::pin(self.announce(Call { key, intent, occurrence, round })).await;
+            let opened =
+                Box::pin(self.announce_call(Call { key, intent, occurrence, round })).await;
             opened.map_err(|source| JournalError { name, source })
         })
     }
 
     fn look(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>> {
         let occurrence = self.next_occurrence(&intent);
-        let key = self.key(&intent, &occurrence, &self.position);
+        let key = self.call_key(&intent, &occurrence, &self.position);
         Box::pin(async move {
             let name = intent.name.clone();
             let call = Call { key, intent, occurrence, round: Round::First };
@@ -393,7 +401,7 @@ impl Journal for TaskJournal {
                 let source = RuntimeError::TooDeep { what }.fault();
                 return Err(JournalError { name: name(), source });
             }
-            let concluded = self.conclude(key, result).await;
+            let concluded = self.conclude_call(key, result).await;
             concluded.map_err(|source| JournalError { name: name(), source })
         })
     }
@@ -402,7 +410,7 @@ impl Journal for TaskJournal {
         Box::pin(async move {
             // A call without an id is counted when it is announced, and not before.
             let Some(id) = &call.intent.call_id else { return Ok(Admitted::NoRecords) };
-            let key = self.key(call.intent, &Occurrence::Id(id.clone()), &self.position);
+            let key = self.call_key(call.intent, &Occurrence::Id(id.clone()), &self.position);
             let admitted = self.book.history().admit(key, call).await;
             admitted.map_err(|source| JournalError { name: call.intent.name.clone(), source })
         })

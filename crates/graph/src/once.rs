@@ -142,7 +142,7 @@ impl Ctx {
         let journal = &self.calls().journal;
         let (key, mut asked) = match journal.open(what.intent()).await? {
             Opened::New { key } => (key, Vec::new()),
-            Opened::Settled { result, .. } => return self.recorded(&what, result),
+            Opened::Settled { result, .. } => return self.recorded_result(&what, result),
             Opened::Unknown { key, .. } if what.idempotent => (key, Vec::new()),
             Opened::Unknown { key, made } => match self.ask_about::<T>(&what, key, made)? {
                 (UnknownAnswer::CallAgain, asked) => {
@@ -150,12 +150,12 @@ impl Ctx {
                     (key, asked)
                 }
                 (UnknownAnswer::Happened { value }, asked) => {
-                    let happened = read(&what, value.clone())?;
-                    journal.settle(key, result(value, asked)?).await?;
+                    let happened = read_result(&what, value.clone())?;
+                    journal.settle(key, call_result(value, asked)?).await?;
                     return Ok(happened);
                 }
                 (UnknownAnswer::GiveUp, _) => {
-                    return Err(failed(RuntimeError::GivenUp { name: what.name }));
+                    return Err(node_error(RuntimeError::GivenUp { name: what.name }));
                 }
             },
         };
@@ -165,19 +165,23 @@ impl Ctx {
         let within = before..task_state.asked.load(Ordering::Relaxed);
         if let Err(NodeError(Stop::Interrupted)) = &done {
             self.withdraw_questions(within);
-            return Err(failed(RuntimeError::AskedWithin { name: what.name }));
+            return Err(node_error(RuntimeError::AskedWithin { name: what.name }));
         }
         let done = done?;
         // For example, a timer that has expired is a question that is not asked.
         asked.extend(within);
-        journal.settle(key, result(serde_json::to_value(&done)?, asked)?).await?;
+        journal.settle(key, call_result(serde_json::to_value(&done)?, asked)?).await?;
         Ok(done)
     }
 
-    fn recorded<T: DeserializeOwned>(&self, what: &Once, result: CallResult) -> NodeResult<T> {
-        let Recorded { value, asked } = read(what, result.value)?;
+    fn recorded_result<T: DeserializeOwned>(
+        &self,
+        what: &Once,
+        result: CallResult,
+    ) -> NodeResult<T> {
+        let Recorded { value, asked } = read_result(what, result.value)?;
         self.at().task_state.take_questions(&asked);
-        read(what, value)
+        read_result(what, value)
     }
 
     /// Asks once for each time that it was begun: an answer speaks of what came before it, and not
@@ -223,18 +227,18 @@ impl Ctx {
     }
 }
 
-fn result(value: Json, asked: Vec<u32>) -> NodeResult<CallResult> {
+fn call_result(value: Json, asked: Vec<u32>) -> NodeResult<CallResult> {
     Ok(CallResult { value: serde_json::to_value(Recorded { value, asked })? })
 }
 
-fn read<T: DeserializeOwned>(what: &Once, value: Json) -> NodeResult<T> {
+fn read_result<T: DeserializeOwned>(what: &Once, value: Json) -> NodeResult<T> {
     serde_json::from_value(value).map_err(|problem| {
         let name = what.name.clone();
         let problem = problem.to_string();
-        failed(RuntimeError::OtherResult { name, problem })
+        node_error(RuntimeError::OtherResult { name, problem })
     })
 }
 
-fn failed(error: RuntimeError) -> NodeError {
+fn node_error(error: RuntimeError) -> NodeError {
     NodeError(Stop::Failed(error.fault()))
 }

@@ -116,7 +116,7 @@ impl Ctx {
     /// As [`ask`](Self::ask).
     pub fn ask_question(&self, question: Question) -> NodeResult<Answer> {
         self.check_running()?;
-        let (index, answer) = self.at().next_answer(&question).map_err(failed)?;
+        let (index, answer) = self.at().next_answer(&question).map_err(node_error)?;
         if let Some(answer) = answer {
             return Ok(answer);
         }
@@ -139,7 +139,7 @@ impl Ctx {
             return Err(RuntimeError::TooDeep { what: "a question" }.into());
         }
         if let Some(schema) = &answer_schema {
-            answer_checker(schema).map_err(failed)?;
+            answer_checker(schema).map_err(node_error)?;
         }
         let task = self.task_id();
         let node = self.node().to_owned();
@@ -199,6 +199,6 @@ impl Ctx {
     }
 }
 
-fn failed(error: RuntimeError) -> NodeError {
+fn node_error(error: RuntimeError) -> NodeError {
     NodeError(Stop::Failed(error.fault()))
 }

@@ -28,7 +28,7 @@ impl Next {
 
     pub(crate) fn into_goto(self) -> NodeResult<Goto> {
         match self {
-            Self::Node(name) => Ok(named(&name)),
+            Self::Node(name) => Ok(goto_named(&name)),
             Self::Send(send) => send.0,
             Self::End => Ok(Goto::End),
         }
@@ -36,7 +36,7 @@ impl Next {
 }
 
 /// To a node by its name, or nowhere.
-fn named(name: &str) -> Goto {
+fn goto_named(name: &str) -> Goto {
     if name == END { Goto::End } else { Goto::Node(name.into()) }
 }
 
@@ -91,7 +91,7 @@ impl<R: Routes> IntoRoute for R {
     }
 
     fn lead(self, to: &mut Vec<Goto>) -> NodeResult<()> {
-        to.push(named(self.target()));
+        to.push(goto_named(self.target()));
         Ok(())
     }
 }

@@ -84,14 +84,14 @@ impl Source<'_> {
         let written = SchemaSettings::draft2020_12().for_deserialize();
         let read = || SchemaSettings::draft2020_12().for_serialize();
         GraphSchemas {
-            state: self.schema("state", plan.state_keys(), read(), true),
-            input: self.schema("input", inputs, written, false),
-            output: self.schema("output", plan.output_keys(), read(), false),
+            state: self.object_schema("state", plan.state_keys(), read(), true),
+            input: self.object_schema("input", inputs, written, false),
+            output: self.object_schema("output", plan.output_keys(), read(), false),
         }
     }
 
     /// Returns the schema of an object with some channels; `None` if nothing is known of them.
-    fn schema(
+    fn object_schema(
         &self,
         of: &str,
         channels: impl Iterator<Item = ChannelIdx>,
@@ -105,7 +105,7 @@ impl Source<'_> {
             let name = self.plan.channel_name(index);
             let described = self.described.get(index.0);
             let found = match described.and_then(|described| described.schema.as_ref()) {
-                _ if self.plan.is_conversation(Some(index)) => Some(messages()),
+                _ if self.plan.is_conversation(Some(index)) => Some(messages_schema()),
                 Some(ChannelSchema::Typed(schema)) => Some(schema(&mut generator).to_value()),
                 Some(ChannelSchema::Given(schema)) if takes_given => Some(schema.clone()),
                 Some(ChannelSchema::Given(_)) | None => None,
@@ -132,7 +132,7 @@ impl Source<'_> {
 }
 
 /// Returns the schema of a channel of messages.
-fn messages() -> Json {
+fn messages_schema() -> Json {
     let roles = ["system", "user", "assistant", "tool"];
     let part = json!({
         "type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"],

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use weftwork_engine::{EngineError, TaskOutput, Write};
 
 /// A node that runs a graph.
-pub(crate) fn node(graph: CompiledGraph, keep: SubgraphState) -> NodeFn {
+pub(crate) fn subgraph_node(graph: CompiledGraph, keep: SubgraphState) -> NodeFn {
     let inner = graph.clone();
     let mut node = NodeFn::new(move |Input(input): Input, ctx: Ctx| {
         let inner = inner.clone();
         async move {
-            let input = taken(&inner, input);
+            let input = take_input(&inner, input);
             let output = ctx.call(&inner, keep, input).await?;
             let parent = ctx.at().loop_context.graph.clone();
             NodeResult::Ok(Output { json: output, graph: inner, parent })
@@ -31,7 +31,7 @@ pub(crate) fn node(graph: CompiledGraph, keep: SubgraphState) -> NodeFn {
 
 /// Reduces the node's input to the channels that the graph takes as input. A graph that ignores
 /// unknown names filters them itself.
-fn taken(graph: &CompiledGraph, mut input: Json) -> Json {
+fn take_input(graph: &CompiledGraph, mut input: Json) -> Json {
     let plan = graph.plan();
     let is_filtered = !graph.settings().ignores_unknown && !plan.is_single();
     if let Some(members) = input.as_object_mut().filter(|_| is_filtered) {

@@ -5,7 +5,7 @@ mod live;
 mod tests;
 mod text_buffer;
 
-pub(crate) use live::{Live, LiveReceiver, size};
+pub(crate) use live::{Live, LiveReceiver, event_size};
 
 use live::LiveQueue;
 use std::collections::{BTreeSet, VecDeque};
@@ -141,9 +141,12 @@ impl EventBus {
             return None;
         }
         let unsaved_bytes: usize = state.text.unsaved().map(|piece| piece.text.len()).sum();
+        // The follower reads the store until a commit has stored this text.
         if unsaved_bytes > UNSAVED_BYTES_MAX {
             return None;
         }
+        // The snapshot and the receiver are taken under one lock: each event is in exactly one of
+        // them.
         let from = if state.synced { state.text.unsaved_from() } else { Position::END };
         let unsaved = state.text.unsaved().cloned().collect();
         let has_stored_text = state.text.is_partly_stored();
@@ -169,6 +172,8 @@ impl EventBus {
     /// Waits until an event waits to be committed. Cancel safe.
     pub(crate) async fn durable_arrived(&self) {
         loop {
+            // `notify_one` leaves a permit if nobody waits: an event that is emitted after the
+            // check ends the wait.
             let arrived = self.arrived.notified();
             if self.lock().has_durable() {
                 return;
@@ -244,10 +249,13 @@ impl EventBus {
         if state.paused.take().is_some() {
             state.tell(RunEvent::placeless(AiEvent::StoreAvailable));
         }
+        // From here on text waits for no commit; what waited is delivered below, in the order of
+        // emission.
         let Some(flight) = state.flight.take() else { return };
         let own_seq = state.land(flight, first_seq, at, own.len(), self.clock.now());
         state.tell_own(own_seq, at, own);
         if state.tell_held(&*self.clock) {
+            // Released first: the task that is woken takes this lock.
             drop(state);
             self.spoke.notify_one();
         }
@@ -305,9 +313,13 @@ impl EventBus {
         }
         let event = event.into_shown();
         let mut state = self.lock();
+        // The context of a node may outlive its run, and the log of the run has ended.
         if state.over {
             return;
         }
+        // A durable event gets its position by the commit that stores it, and is delivered after
+        // it: a crash takes back no position that a watcher has. Text behind it waits, so that
+        // watchers get both in the order of emission.
         let notified = if event.is_durable() {
             state.queue.push_back(Told { event, by: by.clone() });
             &self.arrived
@@ -358,6 +370,7 @@ impl State {
     }
 
     fn begin(&mut self, own: &[AiEvent], clock: &dyn Clock) -> Carried {
+        // Text emitted from now on belongs to the next commit.
         self.text.seal();
         let ends = own.iter().any(|event| matches!(event, AiEvent::Done { .. }));
         let again = std::mem::take(&mut self.again) && !ends;
@@ -368,6 +381,7 @@ impl State {
             carried.pieces = self.text.unsaved().cloned().collect();
             None
         } else {
+            // A copy, and the events stay in the queue: if the commit fails, nothing has changed.
             let mut after = self.text.clone();
             for Told { event, by } in self.queue.iter().take(taken) {
                 if let Some(delta) = event.delta() {
@@ -399,6 +413,8 @@ impl State {
         own: usize,
         now: Timestamp,
     ) -> u64 {
+        // The queue was only appended to during the commit: its first events are those of the
+        // commit.
         let mut seq = first_seq;
         self.first_seq.get_or_insert(first_seq);
         for _ in 0..flight.taken {
@@ -413,8 +429,12 @@ impl State {
         }
         if let Some(mut after) = flight.after {
             if let Some(last) = (flight.durable + own).checked_sub(1) {
+                // Positions were counted from the last known number; the store assigns the real
+                // ones.
                 after.correct(first_seq + last as u64);
             }
+            // Nothing was added to the replaced buffer meanwhile: with events in the queue, or own
+            // events of the commit, text waits (`holds`).
             self.text = after;
         }
         self.text.save_sealed();
@@ -428,6 +448,7 @@ impl State {
             over |= matches!(event, AiEvent::Done { .. } | AiEvent::Released { .. });
             self.tell(RunEvent::durable(seq, at, event));
         }
+        // Only now: watchers receive the last event before their queue closes.
         if over {
             self.end();
         }

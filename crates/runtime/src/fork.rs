@@ -110,7 +110,7 @@ pub async fn fork_thread(
         let ns = String::new();
         return Err(RuntimeError::UnknownCheckpoint { thread, ns, checkpoint: last });
     }
-    Ok(store.import_thread(who, copy(whole, last, to, now)).await?)
+    Ok(store.import_thread(who, copy_up_to(whole, last, to, now)).await?)
 }
 
 /// Creates a thread with everything that continues another one: its checkpoints, the finished tasks
@@ -137,7 +137,7 @@ pub async fn copy_thread(
     check_free(store, who, to).await?;
     let nothing = || RuntimeError::NothingToContinue { thread: from.to_string() };
     let last = whole.runs.pop().ok_or_else(nothing)?;
-    Ok(store.import_thread(who, continued(whole, last, to, clock)).await?)
+    Ok(store.import_thread(who, continue_thread(whole, last, to, clock)).await?)
 }
 
 /// Creates a thread in which an activity of an instance continues that ended at a question. Activities
@@ -161,7 +161,7 @@ pub(crate) async fn copy_activity(
     // Those of activities before it have ended.
     whole.interrupts.retain(|row| row.run == asked.run);
     let activity = last.row.activity();
-    let mut copied = continued(whole, last, to, clock);
+    let mut copied = continue_thread(whole, last, to, clock);
     // It is still the activity of the instance.
     for copy in &mut copied.runs {
         copy.row.new.options.activity.clone_from(&activity);
@@ -173,7 +173,7 @@ pub(crate) async fn copy_activity(
 }
 
 /// Returns the content of a new thread that continues another one after this run of it.
-fn continued(
+fn continue_thread(
     whole: ThreadExport,
     mut last: RunExport,
     to: &ThreadId,
@@ -221,7 +221,12 @@ async fn check_free(store: &dyn Store, who: &Principal, to: &ThreadId) -> Result
 
 /// The thread up to a checkpoint, whose superstep has not started. Ids sort by age, over all graphs
 /// of a thread, and rows refer to older rows only.
-fn copy(whole: ThreadExport, last: CheckpointId, to: &ThreadId, now: Timestamp) -> ThreadExport {
+fn copy_up_to(
+    whole: ThreadExport,
+    last: CheckpointId,
+    to: &ThreadId,
+    now: Timestamp,
+) -> ThreadExport {
     let ThreadExport { thread, mut kept, .. } = whole;
     kept.checkpoints.retain(|row| row.id <= last);
     kept.pending.retain(|part| part.of < last);

@@ -92,7 +92,7 @@ impl LiveRun {
 
     /// Waits until the run begins or ends in this process. Cancel safe.
     pub(crate) async fn changed(&mut self) {
-        changed(&mut self.receiver).await;
+        wait_for_change(&mut self.receiver).await;
     }
 }
 
@@ -111,7 +111,7 @@ impl Drop for LiveRun {
 impl LiveThread {
     /// Waits until a run of the thread begins in this process. Cancel safe.
     pub(crate) async fn changed(&mut self) {
-        changed(&mut self.receiver).await;
+        wait_for_change(&mut self.receiver).await;
     }
 }
 
@@ -124,7 +124,7 @@ impl Drop for LiveThread {
     }
 }
 
-async fn changed<T>(receiver: &mut watch::Receiver<T>) {
+async fn wait_for_change<T>(receiver: &mut watch::Receiver<T>) {
     // Fails only without a sender, which the registry holds as long as there is a receiver.
     if receiver.changed().await.is_err() {
         std::future::pending().await

@@ -89,7 +89,7 @@ impl<'a> Origins<'a> {
             // The last checkpoint of a run is committed with its end.
             let ended_at = row.ended_at.filter(|_| row.last_checkpoint == id);
             if ended_at.is_none() && !times.contains_key(&run.run) {
-                times.insert(run.run.clone(), self.times(run).await?);
+                times.insert(run.run.clone(), self.read_times(run).await?);
             }
             let times = times.get(&run.run).zip(snapshot.metadata.as_ref().zip(id));
             let read = times.and_then(|(times, (metadata, id))| {
@@ -108,7 +108,7 @@ impl<'a> Origins<'a> {
     }
 
     /// Reads the times from the log of a run.
-    async fn times(&self, run: &RunRef) -> Result<Times, RuntimeError> {
+    async fn read_times(&self, run: &RunRef) -> Result<Times, RuntimeError> {
         let mut times = Times::default();
         let mut after = 0;
         loop {
@@ -150,7 +150,7 @@ impl<'a> Origins<'a> {
         let row = self.run_of(id);
         let is_run = |run: &RunId| row.is_some_and(|row| row.new.at.run == *run);
         filter.run.as_ref().is_none_or(is_run)
-            && (filter.metadata.is_empty() || row.is_some_and(|row| has(row, filter)))
+            && (filter.metadata.is_empty() || row.is_some_and(|row| has_metadata(row, filter)))
     }
 }
 
@@ -253,7 +253,7 @@ fn is_selected(filter: &HistoryFilter, snapshot: &Snapshot) -> bool {
 }
 
 /// Returns `true` if the metadata of a run has the members of the filter.
-fn has(row: &RunRow, filter: &HistoryFilter) -> bool {
+fn has_metadata(row: &RunRow, filter: &HistoryFilter) -> bool {
     let known = &row.new.options.metadata;
     let mut wanted = filter.metadata.iter();
     wanted.all(|(name, value)| known.get(name).is_some_and(|found| contains(found, value)))

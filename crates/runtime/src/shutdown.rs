@@ -53,7 +53,7 @@ impl Shutdown {
 
     /// Waits until followers must end. Cancel safe.
     pub(crate) async fn closed(&self) {
-        self.reached(Stage::Closed).await;
+        self.wait_for_stage(Stage::Closed).await;
     }
 
     /// Returns `true` if followers must end.
@@ -68,10 +68,10 @@ impl Shutdown {
 
     /// Waits until runs must stop at once. Cancel safe.
     pub(crate) async fn cuts(&self) {
-        self.reached(Stage::Cutting).await;
+        self.wait_for_stage(Stage::Cutting).await;
     }
 
-    async fn reached(&self, reached: Stage) {
+    async fn wait_for_stage(&self, reached: Stage) {
         let mut stage = self.stage.subscribe();
         // Fails only without a sender, and we are one.
         stage.wait_for(|stage| *stage >= reached).await.map(drop).unwrap_or_default();

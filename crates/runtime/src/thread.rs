@@ -200,10 +200,10 @@ impl Thread {
     /// # Errors
     /// As [`Runtime::state`].
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
-        self.runtime.read_state(&self.who, &self.id, &self.query()).await
+        self.runtime.read_state(&self.who, &self.id, &self.state_query()).await
     }
 
-    fn query(&self) -> StateQuery {
+    fn state_query(&self) -> StateQuery {
         StateQuery {
             checkpoint: self.options.at,
             form: self.form,
@@ -213,7 +213,7 @@ impl Thread {
 
     /// A view of the thread, for the states and histories of subgraphs too.
     pub fn view(&self) -> ThreadView {
-        ThreadView::new(&self.runtime, &self.compiled, &self.who, self.query())
+        ThreadView::new(&self.runtime, &self.compiled, &self.who, self.state_query())
     }
 
     /// The state, typed.
@@ -221,7 +221,7 @@ impl Thread {
     /// # Errors
     /// As [`state`](Self::state), and [`RuntimeError::OtherState`].
     pub async fn read<S: StateSpec>(&self) -> Result<State<S>, RuntimeError> {
-        read(&self.compiled, &self.state().await?.values)
+        read_state(&self.compiled, &self.state().await?.values)
     }
 
     /// Checkpoints of the thread on all its branches, newest first.
@@ -229,7 +229,7 @@ impl Thread {
     /// # Errors
     /// As [`Runtime::history`].
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Vec<Snapshot>, RuntimeError> {
-        self.runtime.read_history(&self.who, &self.id, &self.query(), filter).await
+        self.runtime.read_history(&self.who, &self.id, &self.state_query(), filter).await
     }
 
     /// Open questions of the thread.
@@ -416,7 +416,10 @@ pub enum RolledBack {
     Included,
 }
 
-fn read<S: StateSpec>(graph: &CompiledGraph, values: &Json) -> Result<State<S>, RuntimeError> {
+fn read_state<S: StateSpec>(
+    graph: &CompiledGraph,
+    values: &Json,
+) -> Result<State<S>, RuntimeError> {
     let none = Map::new();
     graph.read_state(values.as_object().unwrap_or(&none))
 }

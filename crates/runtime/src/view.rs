@@ -62,25 +62,25 @@ impl ThreadView {
     /// [`RuntimeError::Engine`] if a checkpoint does not fit the graph, or the error of the store.
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
         let host = self.runtime.looking(&self.who);
-        let origins = self.origins().await?;
+        let origins = self.load_origins().await?;
         let graph = self.runtime.graph_at(&origins, &self.at, self.graph.clone())?;
         let mut state = graph.state(&host, &self.at, self.subgraphs).await?;
         let waits = graph.semantics().unanswered == Unanswered::Wait;
         if waits && self.at.checkpoint.is_none() && !state.interrupts.is_empty() {
-            state.drop_answered(&self.answered().await?);
+            state.drop_answered(&self.answered_questions().await?);
         }
         origins.add(std::slice::from_mut(&mut state)).await?;
         Ok(state)
     }
 
-    async fn answered(&self) -> Result<BTreeSet<InterruptId>, RuntimeError> {
+    async fn answered_questions(&self) -> Result<BTreeSet<InterruptId>, RuntimeError> {
         let thread = ThreadId::new(&*self.at.thread)?;
         let rows = self.runtime.store().interrupts(&self.who, &thread).await?;
         let answered = rows.into_iter().filter(|row| row.answer.is_some());
         Ok(answered.map(|row| row.interrupt.id).collect())
     }
 
-    async fn origins(&self) -> Result<Origins<'_>, RuntimeError> {
+    async fn load_origins(&self) -> Result<Origins<'_>, RuntimeError> {
         let thread = ThreadId::new(&*self.at.thread)?;
         Origins::of(self.runtime.store().as_ref(), &self.who, &thread).await
     }

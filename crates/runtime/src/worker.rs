@@ -48,7 +48,7 @@ impl Heartbeat {
         id: WorkerId,
         config: LeaseConfig,
     ) -> weftwork_store::Result<Self> {
-        store.keep_alive(lease(&id, clock.now(), config)).await?;
+        store.keep_alive(lease_row(&id, clock.now(), config)).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("weft-heartbeat".to_owned()).spawn({
             let stop = Arc::clone(&stop);
@@ -62,7 +62,7 @@ impl Heartbeat {
                         break;
                     }
                     let renewed =
-                        handle.block_on(store.keep_alive(lease(&id, clock.now(), config)));
+                        handle.block_on(store.keep_alive(lease_row(&id, clock.now(), config)));
                     if let Err(error) = renewed {
                         tracing::warn!(%error, worker = %id, "cannot renew the worker's lease");
                     }
@@ -99,7 +99,7 @@ impl Heartbeat {
     }
 }
 
-fn lease(id: &WorkerId, now: Timestamp, config: LeaseConfig) -> WorkerRow {
+fn lease_row(id: &WorkerId, now: Timestamp, config: LeaseConfig) -> WorkerRow {
     WorkerRow { id: id.clone(), renewed_at: now, expires_at: now.plus(config.lease) }
 }
 

@@ -125,7 +125,8 @@ impl Messages {
                     if may_be_shown_form(message) {
                         list.index_ids();
                     }
-                    let known = known(list, message).or_else(|| known(&before, message));
+                    let known =
+                        find_message(list, message).or_else(|| find_message(&before, message));
                     list.put(known.unwrap_or(message).clone());
                 }
                 MessageWrite::Remove { remove } => {
@@ -150,7 +151,7 @@ fn may_be_shown_form(message: &Message) -> bool {
 }
 
 /// The message of a list whose shown form is this message. The ids of the list are indexed.
-fn known<'l>(list: &'l List<Message>, message: &Message) -> Option<&'l Message> {
+fn find_message<'l>(list: &'l List<Message>, message: &Message) -> Option<&'l Message> {
     if !may_be_shown_form(message) {
         return None;
     }
@@ -175,7 +176,7 @@ impl Channel for Messages {
             if list.iter().any(may_be_shown_form) {
                 before.index_ids();
             }
-            let known = |message| known(&before, message).unwrap_or(message).clone();
+            let known = |message| find_message(&before, message).unwrap_or(message).clone();
             return Ok(Some(Value::new(list.iter().map(known).collect::<List<_>>())));
         }
         let mut list = current.and_then(Value::take::<List<Message>>).unwrap_or_default();

@@ -131,7 +131,7 @@ pub(super) fn read(
         let flags = read.byte()?;
         let written = flags & WRITTEN != 0;
         let finished = flags & FINISHED != 0;
-        if let Some(index) = kept(mapped.trigger(plan, index, read)?, written)?
+        if let Some(index) = trigger_of_build(mapped.trigger(plan, index, read)?, written)?
             && let Some(trigger) = control.triggers.get_mut(index.0)
         {
             *trigger = Trigger { version, seen, written, finished };
@@ -139,7 +139,7 @@ pub(super) fn read(
     }
     for _ in 0..read.count()? {
         let index = read.number()?;
-        let join = kept(mapped.trigger(plan, index, read)?, true)?;
+        let join = trigger_of_build(mapped.trigger(plan, index, read)?, true)?;
         let mut sources = BTreeSet::new();
         for _ in 0..read.count()? {
             let number = read.number()?;
@@ -149,7 +149,7 @@ pub(super) fn read(
     }
     for _ in 0..read.count()? {
         let index = read.number()?;
-        control.written.extend(kept(mapped.trigger(plan, index, read)?, true)?);
+        control.written.extend(trigger_of_build(mapped.trigger(plan, index, read)?, true)?);
     }
     let mut sends = Vec::new();
     for _ in 0..read.count()? {
@@ -194,7 +194,10 @@ fn read_updated(
 }
 
 /// Reads a trigger of this build; a missing one matters only if its node is due.
-fn kept(found: Result<TriggerIdx, &str>, matters: bool) -> Result<Option<TriggerIdx>, EngineError> {
+fn trigger_of_build(
+    found: Result<TriggerIdx, &str>,
+    matters: bool,
+) -> Result<Option<TriggerIdx>, EngineError> {
     match found {
         Ok(index) => Ok(Some(index)),
         Err(name) if matters => Err(EngineError::LostNode {

@@ -187,7 +187,7 @@ impl Loader {
         let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
         let (_, mut read) = open_row(&row)?;
         read.bytes()?;
-        for (index, given) in channels(&mut read, plan, &mapped, id, Older::Read)? {
+        for (index, given) in read_channels(&mut read, plan, &mapped, id, Older::Read)? {
             parts.entry(index).or_default().take(id, given)?;
         }
         // A trial read without the blobs collects their hashes.
@@ -253,7 +253,7 @@ impl Loader {
         let mut wanting = self.parts.values().filter(|part| part.wants().any(|row| row == id));
         let is_known = wanting.all(|part| part.looks_beyond(id));
         let older = if is_known { Older::Skip } else { Older::Read };
-        let given = channels(&mut read, &self.plan, &mapped, id, older)?;
+        let given = read_channels(&mut read, &self.plan, &mapped, id, older)?;
         let mut given: BTreeMap<_, _> = given.into_iter().collect();
         let mut inputs = None;
         for (index, part) in &mut self.parts {
@@ -312,7 +312,7 @@ impl Loader {
         let with = OutputReader { plan: &plan, mapped: &self.mapped, elsewhere: &known };
         let (_, mut read) = open_row(&self.row)?;
         read.bytes()?;
-        channels(&mut read, &plan, &self.mapped, self.id, Older::Skip)?;
+        read_channels(&mut read, &plan, &self.mapped, self.id, Older::Skip)?;
         let control = control::read(&mut read, &plan, &with)?;
         let mut slots = vec![None; plan.channels.len()];
         let mut homes = vec![Home::Nowhere; plan.channels.len()];
@@ -386,7 +386,7 @@ impl Loader {
 }
 
 /// Reads the channels of a row that this build has.
-fn channels(
+fn read_channels(
     read: &mut Reader<'_>,
     plan: &Plan,
     mapped: &Mapped,
@@ -408,9 +408,9 @@ fn channels(
         next = number;
         let channel = mapped.channel(plan, index, read)?;
         let given = match read.byte()? {
-            tag::VALUE => Given::Whole(value(read, id)?),
+            tag::VALUE => Given::Whole(read_value(read, id)?),
             tag::AT => {
-                let row = row(read, id)?;
+                let row = read_row_id(read, id)?;
                 all.extend(channel.map(|channel| (channel.0, Given::At(row))));
                 let more: usize = read.number()?;
                 for index in (next..).take(more) {
@@ -421,7 +421,7 @@ fn channels(
                 continue;
             }
             tag::PATCH => {
-                let base = row(read, id)?;
+                let base = read_row_id(read, id)?;
                 let mut last = base;
                 let count = read.count()?;
                 let mut tail = Vec::with_capacity(count.min(TAIL_MAX));
@@ -429,12 +429,12 @@ fn channels(
                     last = CheckpointId(last.0.wrapping_add(read.wide()?));
                     tail.push(last);
                 }
-                Given::Patch { base, tail, patch: value(read, id)? }
+                Given::Patch { base, tail, patch: read_value(read, id)? }
             }
             tag::REPEAT => {
-                let base = row(read, id)?;
-                let older = older(read, base, rows)?;
-                Given::Repeat { base, older, patch: value(read, id)? }
+                let base = read_row_id(read, id)?;
+                let older = read_older_rows(read, base, rows)?;
+                Given::Repeat { base, older, patch: read_value(read, id)? }
             }
             _ => return Err(read.damaged("how a channel is given")),
         };
@@ -443,7 +443,7 @@ fn channels(
 }
 
 /// Reads the rows that a row with repeated changes names in addition to its base.
-fn older(
+fn read_older_rows(
     read: &mut Reader<'_>,
     base: CheckpointId,
     rows: Older,
@@ -469,24 +469,24 @@ fn inputs_of(
 ) -> Result<BTreeMap<usize, Given>, EngineError> {
     let mut found = BTreeMap::new();
     if control::find_writes(read)? {
-        for (number, stored) in output::writes(read)? {
+        for (number, stored) in output::read_writes(read)? {
             let channel = mapped.channel(plan, number, read)?;
-            found.extend(channel.map(|channel| (channel.0, Given::Whole(bytes(stored, id)))));
+            found.extend(channel.map(|channel| (channel.0, Given::Whole(value_bytes(stored, id)))));
         }
     }
     Ok(found)
 }
 
-fn row(read: &mut Reader<'_>, id: CheckpointId) -> Result<CheckpointId, EngineError> {
+fn read_row_id(read: &mut Reader<'_>, id: CheckpointId) -> Result<CheckpointId, EngineError> {
     Ok(CheckpointId(id.0.wrapping_sub(read.wide()?)))
 }
 
-fn value(read: &mut Reader<'_>, id: CheckpointId) -> Result<Bytes, EngineError> {
-    read.value().map(|stored| bytes(stored, id))
+fn read_value(read: &mut Reader<'_>, id: CheckpointId) -> Result<Bytes, EngineError> {
+    read.value().map(|stored| value_bytes(stored, id))
 }
 
 /// Reads a value of the row with an id.
-fn bytes(stored: Stored<'_>, id: CheckpointId) -> Bytes {
+fn value_bytes(stored: Stored<'_>, id: CheckpointId) -> Bytes {
     match stored {
         Stored::Inline(bytes) => Bytes::Inline(bytes.to_vec()),
         Stored::Blob(hash) => Bytes::Blob(hash),

@@ -137,7 +137,9 @@ pub fn read_output(
 }
 
 /// Reads the values that a task wrote, by the numbers of their channels, without overwrites.
-pub(super) fn writes<'r>(read: &mut Reader<'r>) -> Result<Vec<(usize, Stored<'r>)>, EngineError> {
+pub(super) fn read_writes<'r>(
+    read: &mut Reader<'r>,
+) -> Result<Vec<(usize, Stored<'r>)>, EngineError> {
     let mut found = Vec::new();
     for _ in 0..read.count()? {
         let index = read.number()?;

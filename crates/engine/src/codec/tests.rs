@@ -1,8 +1,9 @@
 use super::*;
 use crate::channel::{Append, LastValue};
 use crate::list::List;
-use crate::plan::{Plan, PlanBuilder};
+use crate::plan::{ChannelIdx, Plan, PlanBuilder};
 use crate::pregel::StartInput;
+use crate::value::Write;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

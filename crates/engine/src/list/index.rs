@@ -8,7 +8,7 @@ const WIDTH: usize = 1 << BITS;
 const LEAF_MAX: usize = 12;
 
 /// The hash by which an id is found: the same in every process.
-pub(super) fn hash<T: Hash + ?Sized>(id: &T) -> u64 {
+pub(super) fn hash_id<T: Hash + ?Sized>(id: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
     hasher.finish()
@@ -43,7 +43,7 @@ impl Index {
 
     /// Adds the item after those it covers.
     pub(super) fn push(&mut self, hash: u64) {
-        insert(&mut self.root, 0, hash, self.covered);
+        insert_entry(&mut self.root, 0, hash, self.covered);
         self.covered += 1;
     }
 
@@ -54,7 +54,7 @@ impl Index {
         loop {
             match node {
                 Node::Branch(children) => {
-                    node = children.get(slot(hash, shift))?.as_deref()?;
+                    node = children.get(slot_index(hash, shift))?.as_deref()?;
                     shift += BITS;
                 }
                 Node::Leaf(entries) => {
@@ -66,11 +66,11 @@ impl Index {
     }
 }
 
-fn slot(hash: u64, shift: u32) -> usize {
+fn slot_index(hash: u64, shift: u32) -> usize {
     (hash >> shift) as usize % WIDTH
 }
 
-fn insert(node: &mut Arc<Node>, shift: u32, hash: u64, at: usize) {
+fn insert_entry(node: &mut Arc<Node>, shift: u32, hash: u64, at: usize) {
     let node = Arc::make_mut(node);
     if let Node::Leaf(entries) = node {
         // Equal hashes would never be separated.
@@ -78,21 +78,21 @@ fn insert(node: &mut Arc<Node>, shift: u32, hash: u64, at: usize) {
             entries.push((hash, at));
             return;
         }
-        *node = parted(std::mem::take(entries), shift);
+        *node = split_leaf(std::mem::take(entries), shift);
     }
     if let Node::Branch(children) = node
-        && let Some(child) = children.get_mut(slot(hash, shift))
+        && let Some(child) = children.get_mut(slot_index(hash, shift))
     {
-        insert(child.get_or_insert_default(), shift + BITS, hash, at);
+        insert_entry(child.get_or_insert_default(), shift + BITS, hash, at);
     }
 }
 
 /// A branch with the entries of a leaf.
-fn parted(entries: Vec<(u64, usize)>, shift: u32) -> Node {
+fn split_leaf(entries: Vec<(u64, usize)>, shift: u32) -> Node {
     let mut children: Vec<Option<Arc<Node>>> = vec![None; WIDTH];
     for (hash, at) in entries {
-        if let Some(child) = children.get_mut(slot(hash, shift)) {
-            insert(child.get_or_insert_default(), shift + BITS, hash, at);
+        if let Some(child) = children.get_mut(slot_index(hash, shift)) {
+            insert_entry(child.get_or_insert_default(), shift + BITS, hash, at);
         }
     }
     Node::Branch(children)

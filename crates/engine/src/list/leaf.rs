@@ -23,7 +23,7 @@ impl<T> Leaf<T> {
     /// The leaf after a full one, prepared for the same kind of pushes.
     pub(super) fn after(full: &Self) -> Self {
         match full.rest.get() {
-            Some(_) => Self { own: Vec::new(), rest: OnceLock::from(places(WIDTH)) },
+            Some(_) => Self { own: Vec::new(), rest: OnceLock::from(empty_cells(WIDTH)) },
             None => Self { own: Vec::with_capacity(WIDTH), rest: OnceLock::new() },
         }
     }
@@ -60,7 +60,7 @@ impl<T> Leaf<T> {
     /// Adds an item after the first `seen` items of a leaf that may be shared; returns the item if
     /// another owner has taken the place.
     pub(super) fn push_shared(&self, seen: usize, item: T) -> Result<(), T> {
-        let rest = self.rest.get_or_init(|| places(WIDTH - self.own.len()));
+        let rest = self.rest.get_or_init(|| empty_cells(WIDTH - self.own.len()));
         match rest.get(seen - self.own.len()) {
             Some(place) => place.set(item),
             None => Err(item),
@@ -91,6 +91,6 @@ impl<T: Clone> Clone for Leaf<T> {
     }
 }
 
-fn places<T>(count: usize) -> Box<[OnceLock<T>]> {
+fn empty_cells<T>(count: usize) -> Box<[OnceLock<T>]> {
     (0..count).map(|_| OnceLock::new()).collect()
 }

@@ -17,7 +17,7 @@ impl<T> List<T> {
         }
         if in_tree < self.len {
             let shared = older.shares(in_tree, |leaf| Arc::ptr_eq(leaf, &self.tail));
-            add(&mut ranges, shared.max(in_tree)..self.len);
+            add_range(&mut ranges, shared.max(in_tree)..self.len);
         }
         ranges
     }
@@ -41,7 +41,7 @@ impl<T> List<T> {
         match node {
             Node::Leaf(leaf) => {
                 let shared = older.shares(from, |known| Arc::ptr_eq(known, leaf));
-                add(ranges, shared.max(from)..from + WIDTH);
+                add_range(ranges, shared.max(from)..from + WIDTH);
             }
             Node::Branch(children) => {
                 let old_children = match old {
@@ -73,7 +73,7 @@ impl<T> List<T> {
     }
 }
 
-fn add(ranges: &mut Vec<Range<usize>>, range: Range<usize>) {
+fn add_range(ranges: &mut Vec<Range<usize>>, range: Range<usize>) {
     match ranges.last_mut() {
         _ if range.is_empty() => {}
         Some(last) if last.end == range.start => last.end = range.end,

@@ -3,7 +3,7 @@
 use super::draft::{Draft, edge_name, join_name};
 use super::{
     ChannelIdx, ChannelPlan, NodeIdx, NodePlan, Plan, Roles, START, TriggerIdx, Unknown,
-    fingerprint,
+    compute_fingerprint,
 };
 use crate::channel::Channel;
 use crate::error::PlanProblem;
@@ -146,7 +146,7 @@ impl PlanBuilder {
         if !draft.problems.is_empty() {
             return Err(draft.problems);
         }
-        let fingerprint = fingerprint(&draft.nodes, &self.channels);
+        let fingerprint = compute_fingerprint(&draft.nodes, &self.channels);
         let lapsing = self.channels.iter().enumerate().filter(|(_, c)| c.channel.lapses());
         let state = self.channels.iter().enumerate().filter(|(_, c)| c.channel.managed().is_none());
         let counted = self.channels.iter().enumerate();
@@ -160,9 +160,9 @@ impl PlanBuilder {
         Ok(Plan {
             lapsing: lapsing.map(|(i, _)| i).collect(),
             deferred: deferred.map(|(i, _)| TriggerIdx(i)).collect(),
-            rank: ranks(&draft.nodes),
+            rank: rank_nodes(&draft.nodes),
             counted: counted.collect(),
-            roles: roles(&self.channels, input.as_deref(), output.as_deref(), self.single),
+            roles: assign_roles(&self.channels, input.as_deref(), output.as_deref(), self.single),
             untracked: untracked.map(|(i, _)| i).collect(),
             state_keys: state.map(|(i, _)| i).collect(),
             output,
@@ -182,7 +182,7 @@ impl PlanBuilder {
 }
 
 /// The roles of each channel. In a single-node graph only the first channel holds state.
-fn roles(
+fn assign_roles(
     channels: &[ChannelPlan],
     input: Option<&[usize]>,
     output: Option<&[usize]>,
@@ -201,7 +201,7 @@ fn roles(
 }
 
 /// The rank of each node in the order of names.
-fn ranks(nodes: &[NodePlan]) -> Vec<usize> {
+fn rank_nodes(nodes: &[NodePlan]) -> Vec<usize> {
     let mut by_name: Vec<usize> = (0..nodes.len()).collect();
     by_name.sort_by(|a, b| nodes.get(*a).map(|n| &n.name).cmp(&nodes.get(*b).map(|n| &n.name)));
     let mut ranks = vec![0; nodes.len()];

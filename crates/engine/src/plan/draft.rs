@@ -167,10 +167,10 @@ impl Draft {
         let target = if to == END { None } else { self.target(&what, to) };
         self.entered |= from == START;
         match (source, target) {
-            (None, Some(target)) => add(&mut self.entry, target),
+            (None, Some(target)) => add_node(&mut self.entry, target),
             (Some(Some(source)), Some(target)) => {
                 if let Some(node) = self.nodes.get_mut(source.0) {
-                    add(&mut node.edges, target);
+                    add_node(&mut node.edges, target);
                 }
             }
             _ => {}
@@ -181,7 +181,7 @@ impl Draft {
         let what = join_name(from, to);
         let mut sources = Vec::with_capacity(from.len());
         for name in from {
-            self.source(&what, name).into_iter().for_each(|source| add(&mut sources, source));
+            self.source(&what, name).into_iter().for_each(|source| add_node(&mut sources, source));
         }
         if to == END {
             return;
@@ -253,7 +253,7 @@ impl Draft {
 }
 
 /// Adds a node unless it is present: an edge that is given twice counts once.
-fn add(nodes: &mut Vec<NodeIdx>, node: NodeIdx) {
+fn add_node(nodes: &mut Vec<NodeIdx>, node: NodeIdx) {
     if !nodes.contains(&node) {
         nodes.push(node);
     }

@@ -146,7 +146,7 @@ impl TriggerKind {
 }
 
 /// Computes the fingerprint: two builds with the same one can load each other's threads.
-fn fingerprint(nodes: &[NodePlan], channels: &[ChannelPlan]) -> Hash {
+fn compute_fingerprint(nodes: &[NodePlan], channels: &[ChannelPlan]) -> Hash {
     let nodes: Vec<&str> = nodes.iter().map(|n| &*n.name).collect();
     let channels: Vec<_> = channels.iter().map(|c| (c.name.as_str(), c.channel.kind())).collect();
     hash(&serde_json::json!({"v": 1, "nodes": nodes, "channels": channels}))
@@ -172,7 +172,7 @@ impl Default for Plan {
             start_routes: Vec::new(),
             by_name: BTreeMap::new(),
             channel_by_name: BTreeMap::new(),
-            fingerprint: fingerprint(&[], &[]),
+            fingerprint: compute_fingerprint(&[], &[]),
             layout: std::sync::OnceLock::new(),
         }
     }

@@ -25,7 +25,7 @@ impl From<Misfit> for EngineError {
 
 const NO_TRIGGER: Misfit = Misfit("the control state has no such trigger");
 
-fn planned(plan: &Plan, index: TriggerIdx) -> Result<&TriggerPlan, Misfit> {
+fn trigger_plan(plan: &Plan, index: TriggerIdx) -> Result<&TriggerPlan, Misfit> {
     plan.triggers.get(index.0).ok_or(Misfit("the plan has no such trigger"))
 }
 
@@ -163,7 +163,7 @@ impl Control {
     }
 
     fn is_full(&self, plan: &Plan, index: TriggerIdx) -> Result<bool, Misfit> {
-        Ok(match &planned(plan, index)?.kind {
+        Ok(match &trigger_plan(plan, index)?.kind {
             TriggerKind::Branch { .. } => self.trigger(index)?.written,
             TriggerKind::Join { sources, .. } => self
                 .arrived
@@ -173,7 +173,7 @@ impl Control {
     }
 
     fn is_deferred(plan: &Plan, index: TriggerIdx) -> Result<bool, Misfit> {
-        Ok(planned(plan, index)?.kind.is_deferred())
+        Ok(trigger_plan(plan, index)?.kind.is_deferred())
     }
 
     fn is_available(&self, plan: &Plan, index: TriggerIdx) -> Result<bool, Misfit> {
@@ -222,7 +222,7 @@ impl Control {
                     candidates.push(NodeIdx::START);
                 }
                 for index in triggers {
-                    candidates.push(planned(plan, *index)?.target);
+                    candidates.push(trigger_plan(plan, *index)?.target);
                 }
                 if candidates.len() > 1 {
                     candidates.sort_by_key(|node| plan.rank.get(node.0).copied());
@@ -242,7 +242,7 @@ impl Control {
         }
         let mut nodes: Indices<NodeIdx> = Indices::new();
         for index in self.written.iter().chain(self.arrived.keys()) {
-            nodes.push(planned(plan, *index)?.target);
+            nodes.push(trigger_plan(plan, *index)?.target);
         }
         nodes.sort_unstable();
         nodes.dedup();

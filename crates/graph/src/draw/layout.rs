@@ -44,24 +44,24 @@ struct Cell {
 }
 
 /// Lays boxes of these sizes out, with lines between them.
-pub(super) fn layout(sizes: &[Size], lines: &[(usize, usize)]) -> Layout {
+pub(super) fn lay_out(sizes: &[Size], lines: &[(usize, usize)]) -> Layout {
     let turned = leads_back(sizes.len(), lines);
     let down: Vec<_> = lines
         .iter()
         .zip(&turned)
         .map(|((from, to), turned)| if *turned { (*to, *from) } else { (*from, *to) })
         .collect();
-    let layers = layers(sizes.len(), &down);
+    let layers = assign_layers(sizes.len(), &down);
     let mut cells: Vec<Cell> = sizes
         .iter()
         .zip(&layers)
         .map(|(size, layer)| Cell { width: size.width, layer: *layer, x: 0.0 })
         .collect();
-    let chains = chains(&mut cells, &down);
-    let rows = rows(&cells, &chains);
-    let rows = ordered(rows, &chains, cells.len());
-    put(&mut cells, &rows, &chains);
-    draw(sizes, &cells, &turned, &chains)
+    let chains = build_chains(&mut cells, &down);
+    let rows = order_by_walk(&cells, &chains);
+    let rows = order_rows(rows, &chains, cells.len());
+    put_cells(&mut cells, &rows, &chains);
+    draw_layout(sizes, &cells, &turned, &chains)
 }
 
 /// Finds the lines that lead back to where they come from, or stay at one box.
@@ -105,7 +105,7 @@ fn leads_back(boxes: usize, lines: &[(usize, usize)]) -> Vec<bool> {
 }
 
 /// The layer of each box: one below the lowest that leads to it.
-fn layers(boxes: usize, down: &[(usize, usize)]) -> Vec<usize> {
+fn assign_layers(boxes: usize, down: &[(usize, usize)]) -> Vec<usize> {
     let mut layers = vec![0; boxes];
     let mut waits = vec![0; boxes];
     let between = || down.iter().filter(|(from, to)| from != to);
@@ -124,7 +124,7 @@ fn layers(boxes: usize, down: &[(usize, usize)]) -> Vec<usize> {
 }
 
 /// The cells that each line passes from the top down; cells are added where it passes a layer.
-fn chains(cells: &mut Vec<Cell>, down: &[(usize, usize)]) -> Vec<Vec<usize>> {
+fn build_chains(cells: &mut Vec<Cell>, down: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let chain = |(from, to): &(usize, usize)| {
         if from == to {
             return Vec::new();
@@ -141,7 +141,7 @@ fn chains(cells: &mut Vec<Cell>, down: &[(usize, usize)]) -> Vec<Vec<usize>> {
 }
 
 /// The cells of each layer, in the order in which a walk along the lines finds them.
-fn rows(cells: &[Cell], chains: &[Vec<usize>]) -> Vec<Vec<usize>> {
+fn order_by_walk(cells: &[Cell], chains: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let count = cells.iter().map(|cell| cell.layer + 1).max().unwrap_or_default();
     let mut rows = vec![Vec::new(); count];
     let mut known = vec![false; cells.len()];
@@ -156,7 +156,7 @@ fn rows(cells: &[Cell], chains: &[Vec<usize>]) -> Vec<Vec<usize>> {
 }
 
 /// The neighbours of each cell above and below it.
-fn neighbours(cells: usize, chains: &[Vec<usize>]) -> [Vec<Vec<usize>>; 2] {
+fn find_neighbours(cells: usize, chains: &[Vec<usize>]) -> [Vec<Vec<usize>>; 2] {
     let mut above = vec![Vec::new(); cells];
     let mut below = vec![Vec::new(); cells];
     for pair in chains.iter().flat_map(|chain| chain.windows(2)) {
@@ -169,13 +169,13 @@ fn neighbours(cells: usize, chains: &[Vec<usize>]) -> [Vec<Vec<usize>>; 2] {
 }
 
 /// The rows from the top down, or from the bottom up.
-fn sweep(rows: usize, turn: usize) -> Box<dyn Iterator<Item = usize>> {
+fn sweep_rows(rows: usize, turn: usize) -> Box<dyn Iterator<Item = usize>> {
     if turn.is_multiple_of(2) { Box::new(1..rows) } else { Box::new((0..rows.max(1) - 1).rev()) }
 }
 
 /// Each row sorted by the middle of the neighbours in the row before it, down and up again.
-fn ordered(mut rows: Vec<Vec<usize>>, chains: &[Vec<usize>], cells: usize) -> Vec<Vec<usize>> {
-    let sides = neighbours(cells, chains);
+fn order_rows(mut rows: Vec<Vec<usize>>, chains: &[Vec<usize>], cells: usize) -> Vec<Vec<usize>> {
+    let sides = find_neighbours(cells, chains);
     let mut at = vec![0.0; cells];
     let number = |row: &[usize], at: &mut [f64]| {
         row.iter().zip(0u32..).for_each(|(cell, i)| at[*cell] = f64::from(i));
@@ -183,10 +183,12 @@ fn ordered(mut rows: Vec<Vec<usize>>, chains: &[Vec<usize>], cells: usize) -> Ve
     rows.iter().for_each(|row| number(row, &mut at));
     for turn in 0..SWEEPS {
         let side = &sides[turn % 2];
-        for index in sweep(rows.len(), turn) {
+        for index in sweep_rows(rows.len(), turn) {
             let row = &mut rows[index];
-            let middles: Vec<f64> =
-                row.iter().map(|cell| middle(&side[*cell], &at).unwrap_or(at[*cell])).collect();
+            let middles: Vec<f64> = row
+                .iter()
+                .map(|cell| mean_position(&side[*cell], &at).unwrap_or(at[*cell]))
+                .collect();
             let mut sorted: Vec<_> = row.iter().copied().zip(middles).collect();
             sorted.sort_by(|a, b| a.1.total_cmp(&b.1));
             *row = sorted.into_iter().map(|(cell, _)| cell).collect();
@@ -196,21 +198,21 @@ fn ordered(mut rows: Vec<Vec<usize>>, chains: &[Vec<usize>], cells: usize) -> Ve
     rows
 }
 
-fn middle(cells: &[usize], at: &[f64]) -> Option<f64> {
+fn mean_position(cells: &[usize], at: &[f64]) -> Option<f64> {
     let count = u32::try_from(cells.len()).ok().filter(|count| *count > 0)?;
     Some(cells.iter().map(|cell| at[*cell]).sum::<f64>() / f64::from(count))
 }
 
 /// Puts the cells of each row near their neighbours, side by side and in order.
-fn put(cells: &mut [Cell], rows: &[Vec<usize>], chains: &[Vec<usize>]) {
-    let sides = neighbours(cells.len(), chains);
+fn put_cells(cells: &mut [Cell], rows: &[Vec<usize>], chains: &[Vec<usize>]) {
+    let sides = find_neighbours(cells.len(), chains);
     let mut at: Vec<f64> = vec![0.0; cells.len()];
     let near = |row: &[usize], at: &mut Vec<f64>, side: Option<&Vec<Vec<usize>>>| {
         let items: Vec<Item> = row
             .iter()
             .map(|cell| Item {
                 width: cells[*cell].width + GAP_X,
-                wish: side.and_then(|side| middle(&side[*cell], at)).unwrap_or(at[*cell]),
+                wish: side.and_then(|side| mean_position(&side[*cell], at)).unwrap_or(at[*cell]),
             })
             .collect();
         row.iter().zip(place_items(&items)).for_each(|(cell, x)| at[*cell] = x);
@@ -218,7 +220,7 @@ fn put(cells: &mut [Cell], rows: &[Vec<usize>], chains: &[Vec<usize>]) {
     rows.iter().for_each(|row| near(row, &mut at, None));
     // An even number less one ends with a sweep down: what follows hangs below what it follows.
     for turn in 0..SWEEPS - 1 {
-        for index in sweep(rows.len(), turn) {
+        for index in sweep_rows(rows.len(), turn) {
             near(&rows[index], &mut at, Some(&sides[turn % 2]));
         }
     }
@@ -226,7 +228,7 @@ fn put(cells: &mut [Cell], rows: &[Vec<usize>], chains: &[Vec<usize>]) {
     cells.iter_mut().zip(&at).for_each(|(cell, x)| cell.x = (x - left).round());
 }
 
-fn draw(sizes: &[Size], cells: &[Cell], turned: &[bool], chains: &[Vec<usize>]) -> Layout {
+fn draw_layout(sizes: &[Size], cells: &[Cell], turned: &[bool], chains: &[Vec<usize>]) -> Layout {
     let count = cells.iter().map(|cell| cell.layer + 1).max().unwrap_or_default();
     let mut heights = vec![0.0_f64; count];
     for (size, cell) in sizes.iter().zip(cells) {
@@ -245,7 +247,7 @@ fn draw(sizes: &[Size], cells: &[Cell], turned: &[bool], chains: &[Vec<usize>]) 
         let half = heights[cells[cell].layer] / 2.0;
         [Point { x, y: y - half }, Point { x, y: y + half }]
     };
-    let ports = ports(sizes, cells, chains);
+    let ports = find_ports(sizes, cells, chains);
     let ways = chains.iter().zip(turned).zip(ports).map(|((chain, turned), [out, into])| {
         let mut way = Vec::new();
         if let [first, between @ .., last] = chain.as_slice() {
@@ -274,7 +276,7 @@ fn draw(sizes: &[Size], cells: &[Cell], turned: &[bool], chains: &[Vec<usize>]) 
 /// Returns the horizontal offsets at which each line leaves its upper box and enters its lower box,
 /// measured from their middles: lines at the same side of a box are spread out, ordered by their
 /// other ends.
-fn ports(sizes: &[Size], cells: &[Cell], chains: &[Vec<usize>]) -> Vec<[f64; 2]> {
+fn find_ports(sizes: &[Size], cells: &[Cell], chains: &[Vec<usize>]) -> Vec<[f64; 2]> {
     let mut ports = vec![[0.0; 2]; chains.len()];
     for side in [0, 1] {
         let mut by_box: Vec<Vec<(f64, usize)>> = vec![Vec::new(); sizes.len()];

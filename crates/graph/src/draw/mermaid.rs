@@ -28,7 +28,7 @@ fn write_drawing(
     };
     for (index, shown) in drawing.boxes.iter().enumerate() {
         let id = id(index);
-        let name = escaped(&shown.name);
+        let name = escape_name(&shown.name);
         match (shown.kind, &shown.inner) {
             (Kind::Start | Kind::End, _) => writeln!(out, "{indent}{id}([{name}])")?,
             (Kind::Anywhere, _) => writeln!(out, "{indent}{id}{{{{{name}}}}}")?,
@@ -50,7 +50,7 @@ fn write_drawing(
     Ok(())
 }
 
-fn escaped(name: &str) -> String {
+fn escape_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {
         match c {

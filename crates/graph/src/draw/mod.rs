@@ -94,7 +94,7 @@ impl Drawing {
         drawing
     }
 
-    fn end(&self) -> usize {
+    fn end_box(&self) -> usize {
         self.boxes.iter().position(|shape| shape.kind == Kind::End).unwrap_or_default()
     }
 
@@ -108,7 +108,7 @@ impl Drawing {
     fn routes(&mut self, graph: &CompiledGraph, from: usize, targets: &[String], any: bool) {
         for name in targets {
             let target = graph.plan().node_idx(name).map(|index| index.0 + 1);
-            let target = target.or_else(|| (name == END).then(|| self.end()));
+            let target = target.or_else(|| (name == END).then(|| self.end_box()));
             target.into_iter().for_each(|target| self.line(from, target, Style::Route));
         }
         if any && targets.is_empty() {
@@ -141,7 +141,7 @@ impl Drawing {
         self.routes(graph, from, &node.routes, any);
         let joins = plan.joins().any(|(sources, _)| sources.iter().any(|s| s.0 == index));
         if !joins && !self.lines.iter().any(|line| line.from == from) {
-            self.line(from, self.end(), Style::Edge);
+            self.line(from, self.end_box(), Style::Edge);
         }
     }
 }

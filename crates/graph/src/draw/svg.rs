@@ -1,6 +1,6 @@
 //! SVG: no scripts, no fonts, nothing from elsewhere; every text escaped.
 
-use super::layout::{Layout, Point, Size, layout};
+use super::layout::{Layout, Point, Size, lay_out};
 use super::{Drawing, Kind, Style};
 use crate::compiled::CompiledGraph;
 use std::fmt::Write;
@@ -25,7 +25,7 @@ pub(crate) fn svg(graph: &CompiledGraph) -> String {
     let measured = Measured::of(&drawing);
     let width = measured.layout.size.width + 2.0 * MARGIN;
     let height = measured.layout.size.height + 2.0 * MARGIN;
-    let name = escaped(graph.name());
+    let name = escape_xml(graph.name());
     let mut out = String::new();
     // Writing to a string cannot fail.
     let written = write!(
@@ -59,7 +59,7 @@ impl<'a> Measured<'a> {
             .boxes
             .iter()
             .zip(&inner)
-            .map(|(b, inner)| size(&b.name, inner.as_ref().map(|inner| inner.layout.size)))
+            .map(|(b, inner)| box_size(&b.name, inner.as_ref().map(|inner| inner.layout.size)))
             .collect();
         let lines: Vec<_> = drawing.lines.iter().map(|line| (line.from, line.to)).collect();
         // A line from a box to itself is drawn beside it.
@@ -67,13 +67,13 @@ impl<'a> Measured<'a> {
             let turns = lines.contains(&(i, i));
             Size { width: size.width + if turns { 2.0 * LOOP } else { 0.0 }, ..*size }
         });
-        let layout = layout(&roomy.collect::<Vec<_>>(), &lines);
+        let layout = lay_out(&roomy.collect::<Vec<_>>(), &lines);
         Self { drawing, sizes, inner, layout }
     }
 }
 
-fn size(name: &str, inner: Option<Size>) -> Size {
-    let text = shown(name);
+fn box_size(name: &str, inner: Option<Size>) -> Size {
+    let text = shorten_name(name);
     let text = text.chars().map(|c| if c.is_ascii() { LETTER } else { 2.0 * LETTER });
     let width = (text.sum::<f64>() + 2.0 * PADDING).max(60.0);
     match inner {
@@ -104,38 +104,39 @@ fn write_drawing(out: &mut String, measured: &Measured<'_>, corner: Point) -> st
             left.x, left.y, size.width, size.height
         )?;
         let base = if inner.is_some() { left.y + 18.0 } else { middle.y + 5.0 };
-        label(out, &shape.name, middle.x, base)?;
+        write_label(out, &shape.name, middle.x, base)?;
         if let Some(inner) = inner {
             let x = middle.x - inner.layout.size.width / 2.0;
             write_drawing(out, inner, Point { x, y: left.y + TITLE })?;
         }
     }
-    lines(out, measured)?;
+    write_lines(out, measured)?;
     out.push_str("</g>\n");
     Ok(())
 }
 
-fn label(out: &mut String, name: &str, x: f64, y: f64) -> std::fmt::Result {
-    let text = shown(name);
+fn write_label(out: &mut String, name: &str, x: f64, y: f64) -> std::fmt::Result {
+    let text = shorten_name(name);
     let title =
-        if text == name { String::new() } else { format!("<title>{}</title>", escaped(name)) };
-    writeln!(out, "<text x=\"{x:.0}\" y=\"{y:.0}\">{title}{}</text>", escaped(&text))
+        if text == name { String::new() } else { format!("<title>{}</title>", escape_xml(name)) };
+    writeln!(out, "<text x=\"{x:.0}\" y=\"{y:.0}\">{title}{}</text>", escape_xml(&text))
 }
 
-fn lines(out: &mut String, measured: &Measured<'_>) -> std::fmt::Result {
+fn write_lines(out: &mut String, measured: &Measured<'_>) -> std::fmt::Result {
     for (line, way) in measured.drawing.lines.iter().zip(&measured.layout.ways) {
         let class = match line.style {
             Style::Edge => "",
             Style::Route => " class=\"route\"",
         };
-        let way = if line.from == line.to { self_loop(measured, line.from) } else { curve(way) };
+        let way =
+            if line.from == line.to { self_loop(measured, line.from) } else { curve_path(way) };
         writeln!(out, "<path{class} marker-end=\"url(#weft-arrow)\" d=\"{way}\"/>")?;
     }
     Ok(())
 }
 
 /// A line through points, straight down or up at each.
-fn curve(way: &[Point]) -> String {
+fn curve_path(way: &[Point]) -> String {
     let mut path = String::new();
     for (i, point) in way.iter().enumerate() {
         let before = i.checked_sub(1).and_then(|i| way.get(i));
@@ -174,7 +175,7 @@ fn self_loop(measured: &Measured<'_>, index: usize) -> String {
     )
 }
 
-fn shown(name: &str) -> String {
+fn shorten_name(name: &str) -> String {
     match name.char_indices().nth(SHOWN_MAX) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name.to_owned(),
@@ -182,7 +183,7 @@ fn shown(name: &str) -> String {
 }
 
 /// A text as XML. What XML cannot hold is shown as a sign for it.
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -62,13 +62,13 @@ impl Topology {
                 (true, true) => {}
                 (true, false) => whole.first.extend(to.first.iter().cloned()),
                 (false, true) => whole.last.extend(from.last.iter().cloned()),
-                (false, false) => self.lines(from, to, line.style),
+                (false, false) => self.add_lines(from, to, line.style),
             }
         }
         whole
     }
 
-    fn lines(&mut self, from: &Ends, to: &Ends, style: Style) {
+    fn add_lines(&mut self, from: &Ends, to: &Ends, style: Style) {
         for source in &from.last {
             for target in &to.first {
                 let mut edge = json!({"source": source, "target": target});

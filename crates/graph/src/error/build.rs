@@ -5,7 +5,7 @@ use weftwork_types::ErrorCode;
 
 /// Everything that is wrong with a graph.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("graph `{graph}` cannot be built:{}", list(problems))]
+#[error("graph `{graph}` cannot be built:{}", list_problems(problems))]
 pub struct BuildError {
     /// The graph.
     pub graph: String,
@@ -21,6 +21,6 @@ impl BuildError {
     }
 }
 
-fn list(problems: &[PlanProblem]) -> String {
+fn list_problems(problems: &[PlanProblem]) -> String {
     problems.iter().map(|p| format!("\n  - {p}")).collect()
 }

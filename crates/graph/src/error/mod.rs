@@ -3,6 +3,7 @@
 mod build;
 mod code;
 mod node;
+mod not_resumable;
 mod runtime;
 
 pub use build::BuildError;
@@ -10,4 +11,5 @@ pub use code::NODE_FAILED;
 pub(crate) use code::{NODE_CANCELLED, NODE_PANICKED, NODE_TIMED_OUT};
 pub use node::NodeError;
 pub(crate) use node::{Drain, Stop, cut_off};
-pub use runtime::{NotResumable, RuntimeError};
+pub use not_resumable::NotResumable;
+pub use runtime::RuntimeError;

@@ -2,7 +2,7 @@
 
 use super::build::BuildError;
 use super::code::{CRASH_LOOP, NO_DEPENDENCIES, NODE_FAILED, UNFIT};
-use std::fmt;
+use super::not_resumable::NotResumable;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_types::canonical::DEPTH_MAX;
@@ -18,7 +18,7 @@ use weftwork_types::{CheckpointId, ErrorCode, InterruptId, StoreError};
 #[non_exhaustive]
 pub enum RuntimeError {
     /// No graph of that id is hosted here.
-    #[error("no graph `{found}` here; {}", hosted(known))]
+    #[error("no graph `{found}` here; {}", list_hosted(known))]
     UnknownGraph {
         /// The id asked for.
         found: String,
@@ -116,7 +116,7 @@ pub enum RuntimeError {
         problem: String,
     },
     /// An answer was given by a key that no open question has.
-    #[error("no open question has the key `{found}`; {}", keys(open))]
+    #[error("no open question has the key `{found}`; {}", list_keys(open))]
     UnknownKey {
         /// The key.
         found: String,
@@ -124,7 +124,7 @@ pub enum RuntimeError {
         open: Vec<String>,
     },
     /// An answer was given by the id of a question that is not open.
-    #[error("the question `{found}` is not open; {}", ids(open))]
+    #[error("the question `{found}` is not open; {}", list_ids(open))]
     UnknownQuestion {
         /// The id.
         found: InterruptId,
@@ -158,7 +158,7 @@ pub enum RuntimeError {
     /// A thread has no checkpoint of that id.
     #[error(
         "thread `{thread}` has no checkpoint `{checkpoint}`{}; its `history` lists them",
-        within(ns)
+        name_namespace(ns)
     )]
     UnknownCheckpoint {
         /// The thread.
@@ -292,43 +292,6 @@ pub enum RuntimeError {
     /// the request.
     #[error(transparent)]
     Node(Fault),
-}
-
-/// The reason why there is nothing to resume on a thread. Shown as the rest of a sentence, with what
-/// to do instead.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NotResumable {
-    /// It has no run.
-    NoRun,
-    /// Its last run has completed.
-    Completed,
-    /// It waits for the answers to these questions.
-    Asks(Vec<InterruptId>),
-    /// It waits for a time, at which it continues by itself.
-    Sleeps,
-    /// The failure of the last activity of an instance is recorded in the state.
-    Recorded,
-}
-
-impl fmt::Display for NotResumable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRun => f.write_str("it has no run; give it input"),
-            Self::Completed => f.write_str("its last run has completed; give it new input"),
-            Self::Asks(questions) => {
-                let ids: Vec<_> = questions.iter().map(|id| format!("`{id}`")).collect();
-                let ids = ids.join(", ");
-                write!(f, "its last run waits for an answer; answer question {ids}")
-            }
-            Self::Sleeps => f.write_str(
-                "its last run waits for a time, at which it continues by itself; wait, or give new input",
-            ),
-            Self::Recorded => f.write_str(
-                "the failure of its last activity is recorded in its state; send another activity",
-            ),
-        }
-    }
 }
 
 impl RuntimeError {
@@ -479,21 +442,21 @@ pub(super) fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault
     Fault::new(NODE_FAILED, error.to_string()).with_sources_of(error.as_ref())
 }
 
-fn hosted(known: &[String]) -> String {
+fn list_hosted(known: &[String]) -> String {
     match known {
         [] => "this process hosts none".to_owned(),
         known => format!("known are: {}", known.join(", ")),
     }
 }
 
-fn keys(open: &[String]) -> String {
+fn list_keys(open: &[String]) -> String {
     match open {
         [] => "none has a key".to_owned(),
         open => format!("the keys of the open ones are: {}", open.join(", ")),
     }
 }
 
-fn ids(open: &[InterruptId]) -> String {
+fn list_ids(open: &[InterruptId]) -> String {
     let ids: Vec<_> = open.iter().map(InterruptId::to_string).collect();
     match ids.as_slice() {
         [] => "no question of the thread is".to_owned(),
@@ -501,7 +464,7 @@ fn ids(open: &[InterruptId]) -> String {
     }
 }
 
-fn within(ns: &str) -> String {
+fn name_namespace(ns: &str) -> String {
     if ns.is_empty() { String::new() } else { format!(" of the graph at `{ns}`") }
 }
 

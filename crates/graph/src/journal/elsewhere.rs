@@ -43,7 +43,7 @@ impl TaskJournal {
             if let Some((_, _, step)) = position.path.first_mut() {
                 *step -= origin.earlier;
             }
-            let key = self.key(&call.intent, &call.occurrence, &position);
+            let key = self.call_key(&call.intent, &call.occurrence, &position);
             let found = self.book.history().find_on_thread(key).await?;
             let Some(found) = found else { continue };
             match &found.result {
@@ -104,7 +104,7 @@ impl TaskJournal {
                     *step -= earlier;
                 }
                 for intent in &intents {
-                    let key = self.key(intent, &call.occurrence, &position);
+                    let key = self.call_key(intent, &call.occurrence, &position);
                     match recorded.calls.get(&key) {
                         Some(settled) if settled.result.is_some() => return Some(settled),
                         other => found = found.or(other.map(|call| &**call)),

@@ -34,7 +34,7 @@ struct Hashed<'a> {
 const ROOM: usize = 512;
 
 /// The key of a call of a task.
-pub(super) fn key(
+pub(super) fn call_key(
     intent: &Intent,
     occurrence: &Occurrence,
     position: &TaskPosition,
@@ -103,14 +103,14 @@ mod tests {
                     "occurrence": as_json,
                     "attempt": 5,
                 }));
-                assert_eq!(key(&intent, occurrence, &position, 5), CallKey(canonical));
+                assert_eq!(call_key(&intent, occurrence, &position, 5), CallKey(canonical));
             }
         }
     }
 
     #[test]
     fn a_key_on_record_is_found_by_later_releases() {
-        let found = key(&intent(), &Occurrence::Nth(1), &position(Some(CheckpointId(1))), 0);
+        let found = call_key(&intent(), &Occurrence::Nth(1), &position(Some(CheckpointId(1))), 0);
         assert_eq!(
             found.0.to_string(),
             "f1db122c0a825a11fe29b65795d1de3cfabdd21849ae314ada227dd92d742dbf"

@@ -26,7 +26,8 @@ impl CallList {
         let mut places: BTreeMap<CallKey, usize> = keys.collect();
         for call in newer.0 {
             match places.get(&call.key).and_then(|at| self.0.get_mut(*at)) {
-                Some(known) if further(known) > further(&call) => {}
+                // Attempts may have recorded the same call; the record must not lose progress.
+                Some(known) if call_progress(known) > call_progress(&call) => {}
                 Some(known) => *known = call,
                 None => {
                     places.insert(call.key, self.0.len());
@@ -38,7 +39,7 @@ impl CallList {
 }
 
 /// Returns the progress of a call, for comparison. Knowledge of a call only grows.
-fn further(call: &CallRecord) -> (bool, u64) {
+fn call_progress(call: &CallRecord) -> (bool, u64) {
     let counts = [call.made, call.possibly_paid, call.reused].map(u64::from);
     (call.state == CallState::Settled, counts.iter().sum())
 }
@@ -135,6 +136,7 @@ impl TaskCalls {
         let mut noted = lock(&self.0);
         for call in calls.iter().flat_map(|calls| &calls.0) {
             if let Some(at) = noted.index_of(call.key) {
+                // The call may have changed since: its current record is stored next.
                 noted.freshen(at);
             }
         }

@@ -38,6 +38,7 @@ impl Drop for InFlightWrite {
             retriable: false,
         };
         stage.send_if_modified(|stage| {
+            // A write that came to its end has set its stage already.
             let cut = matches!(stage, Stage::Writing);
             if cut {
                 *stage = Stage::Failed(error.into());
@@ -167,6 +168,7 @@ impl CheckpointWriter {
         loop_context: &Arc<LoopContext>,
         puts: CheckpointWrites,
     ) -> LoopResult<()> {
+        // In order: a checkpoint names its parent, which must not be missing after a crash.
         self.wait_durable(loop_context).await?;
         let environment = loop_context.run.host.environment();
         let turn = match environment.reserve() {
@@ -189,13 +191,15 @@ impl CheckpointWriter {
                 None => Ok(hint),
             }
         });
+        // Polled once before the turn is returned: a hosted checkpointer takes the reserved commit
+        // at its first poll.
         let polled = poll_fn(|cx| Poll::Ready(stored.as_mut().poll(cx))).await;
         drop(turn);
         match polled {
-            Poll::Ready(stored) => self.wrote(loop_context, stored),
+            Poll::Ready(stored) => self.record_written(loop_context, stored),
             Poll::Pending if begins_branch => {
                 let stored = stored.await;
-                self.wrote(loop_context, stored)
+                self.record_written(loop_context, stored)
             }
             Poll::Pending => {
                 set_stage(loop_context, Stage::Writing);
@@ -209,7 +213,7 @@ impl CheckpointWriter {
     }
 
     /// Records the result of a write that was in flight, or that was ready at once.
-    fn wrote(
+    fn record_written(
         &mut self,
         loop_context: &LoopContext,
         stored: Result<WriteHint, CheckpointerError>,
@@ -224,6 +228,8 @@ impl CheckpointWriter {
                 Ok(())
             }
             Err(error) => {
+                // The store may have the checkpoint or not. A later one could follow a checkpoint
+                // that is missing.
                 set_stage(loop_context, Stage::Failed(error.clone()));
                 self.state = WriterState::Failed;
                 Err(error.into())
@@ -239,8 +245,10 @@ impl CheckpointWriter {
         }
         if let WriterState::InFlight(write) = &mut self.state {
             let stored = (&mut write.stored).await;
-            self.wrote(loop_context, stored)?;
+            self.record_written(loop_context, stored)?;
         }
+        // Records of a nested loop name checkpoints of the loops around it, which must be stored
+        // too.
         Ok(loop_context.wait_durable_around().await?)
     }
 
@@ -252,7 +260,7 @@ impl CheckpointWriter {
     ) -> LoopResult<Option<T>> {
         let WriterState::InFlight(write) = &mut self.state else { return Ok(None) };
         match select(&mut write.stored, ended).await {
-            Either::Left((stored, _)) => self.wrote(loop_context, stored).map(|()| None),
+            Either::Left((stored, _)) => self.record_written(loop_context, stored).map(|()| None),
             Either::Right((ended, _)) => Ok(ended),
         }
     }

@@ -16,7 +16,7 @@ use crate::run_loop::namespace::without_tasks;
 use crate::run_loop::node_cache::CacheKey;
 use crate::run_loop::options::{LoopInput, LoopOutcome, Options};
 use crate::run_loop::supersteps::RunLoop;
-use crate::run_loop::sync::{lock, turn};
+use crate::run_loop::sync::{lock, yield_turn};
 use crate::run_loop::task::{Failed, Follows, TaskOutcome, TaskRunner, call_ended};
 use crate::run_loop::values::output_json;
 use crate::semantics::SubgraphState;
@@ -109,6 +109,8 @@ impl Ctx {
             }
             Ok((LoopOutcome::Parent(output), _)) => Err(NodeError(Stop::Own(output))),
             Err(error) => {
+                // Questions that are open in the called graph stay open with the task that called
+                // it.
                 self.open_again(at.task_state.take_left_open());
                 Err(NodeError(Stop::Failed(error.fault())))
             }
@@ -141,7 +143,7 @@ impl Ctx {
             return Ok(returned);
         }
         // Tasks that are called together start together.
-        turn().await;
+        yield_turn().await;
         let end = call.job(arg).attempts().await;
         call.settle(end.what, end.answers, self, key).await
     }
@@ -221,6 +223,7 @@ impl TaskContext {
     ) -> Result<(LoopOutcome, RunLoop), RuntimeError> {
         let within = self.within(graph, number, keep);
         let options = Options::within(&self.loop_context);
+        // Boxed, since loops nest: the future would contain one of its own type.
         Box::pin(RunLoop::run(Arc::new(within), begin, &options)).await
     }
 
@@ -252,6 +255,7 @@ impl TaskContext {
         if keep == SubgraphState::PerThread {
             ns = without_tasks(&ns);
         }
+        // The first graph that a task calls has the namespace of the task itself.
         if number.of_task > 0 {
             ns = format!("{ns}|{}", number.of_task);
         }
@@ -449,6 +453,8 @@ impl Call<'_> {
             let plan = loop_context.graph.plan();
             let of = self.at.checkpoint;
             let put = async {
+                // Before the record: its checkpoint, and those of the loops around it, must not be
+                // missing after a crash.
                 loop_context.stored().await?;
                 checkpointer.put_tasks(&loop_context.address, plan, of, tasks).await
             };

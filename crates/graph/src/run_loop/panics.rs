@@ -10,13 +10,13 @@ use weftwork_types::code::Fault;
 /// A fault of a node that panicked, or of its error handler.
 pub(crate) fn node_panicked(name: &str, panic: &(dyn std::any::Any + Send)) -> Fault {
     match name.strip_prefix("__error_handler__") {
-        Some(node) => panicked(&format!("the error handler of node `{node}`"), panic),
-        None => panicked(&format!("node `{name}`"), panic),
+        Some(node) => panic_fault(&format!("the error handler of node `{node}`"), panic),
+        None => panic_fault(&format!("node `{name}`"), panic),
     }
 }
 
 /// A fault of code that panicked.
-pub(crate) fn panicked(what: &str, panic: &(dyn std::any::Any + Send)) -> Fault {
+pub(crate) fn panic_fault(what: &str, panic: &(dyn std::any::Any + Send)) -> Fault {
     let text = text_of(panic);
     Fault::new(crate::error::NODE_PANICKED, format!("{what} panicked: {text}"))
 }
@@ -35,7 +35,7 @@ fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Asks a route, with its panics caught.
-pub(crate) fn choose(route: &RouteFn, seen: Seen<'_>) -> Result<Vec<Goto>, Fault> {
+pub(crate) fn choose_targets(route: &RouteFn, seen: Seen<'_>) -> Result<Vec<Goto>, Fault> {
     let plan = seen.plan;
     let node = seen.node;
     let of = || match node {
@@ -50,6 +50,6 @@ pub(crate) fn choose(route: &RouteFn, seen: Seen<'_>) -> Result<Vec<Goto>, Fault
             crate::error::NODE_FAILED,
             format!("{} stopped to ask or to wait, which only nodes can; do it in a node", of()),
         )),
-        Err(panic) => Err(panicked(&of(), panic.as_ref())),
+        Err(panic) => Err(panic_fault(&of(), panic.as_ref())),
     }
 }

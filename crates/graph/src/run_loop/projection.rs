@@ -145,7 +145,7 @@ impl StoredStep {
         key.id(&self.ns, self.checkpoint.id, self.step())
     }
 
-    fn record(&self, key: &TaskKey) -> Option<&TaskRecord> {
+    fn find_record(&self, key: &TaskKey) -> Option<&TaskRecord> {
         self.records.iter().find(|(known, _)| known == key).map(|(_, record)| record)
     }
 
@@ -185,7 +185,7 @@ impl StoredStep {
             .map(|task| {
                 let key = key_of(&self.graph, task);
                 let has_finished = task.node == NodeIdx::START || finished.contains(&self.id(&key));
-                let record = self.record(&key).filter(|_| has_finished);
+                let record = self.find_record(&key).filter(|_| has_finished);
                 let output = record.and_then(TaskRecord::output);
                 let edges = record.is_some_and(|record| record.writes.follows_edges());
                 Done { task, output: output.map_or(&nothing, |output| output), edges }
@@ -198,7 +198,7 @@ impl StoredStep {
         let nested = self.is_nested();
         let slots = machine.slots();
         written.retain(|index| slots.get(index.0).is_some());
-        let shown = written.iter().any(|index| frames::shows(plan, nested, *index));
+        let shown = written.iter().any(|index| frames::shows_channel(plan, nested, *index));
         Ok(shown.then(|| frames::shown_values(plan, nested, slots)))
     }
 
@@ -212,7 +212,7 @@ impl StoredStep {
         let Checkpoint { id, parent, metadata, machine } = &self.checkpoint;
         let at = frames::ShownAt { ns: &self.ns, id: Some(*id), parent: *parent, metadata };
         let tasks = self.due.iter().map(|task| (task, self.id_of(task)));
-        frames::checkpoint(&self.graph, machine.slots(), &at, tasks)
+        frames::checkpoint_snapshot(&self.graph, machine.slots(), &at, tasks)
     }
 
     /// The start of a task; `None` for the hidden first node and for tasks that are called by the
@@ -233,10 +233,10 @@ impl StoredStep {
         match self.find(id)? {
             Found::Node(task, _) if task.node == NodeIdx::START => None,
             Found::Node(task, key) => {
-                let output = self.record(&key)?.output()?;
+                let output = self.find_record(&key)?.output()?;
                 let name = name_of(&self.graph, &task);
                 let plan = self.graph.plan();
-                Some(frames::updates(plan, self.is_nested(), name, output, cached))
+                Some(frames::update_event(plan, self.is_nested(), name, output, cached))
             }
             Found::Called(key, record) => Some(StreamEvent::Updates {
                 node: key.name().to_string(),
@@ -269,7 +269,7 @@ impl StoredStep {
         match self.find(id)? {
             Found::Node(task, _) if task.node == NodeIdx::START => None,
             Found::Node(task, key) => {
-                let mut record = self.record(&key)?.clone();
+                let mut record = self.find_record(&key)?.clone();
                 if !finished {
                     record.writes = TaskWrites::None;
                 }
@@ -297,7 +297,7 @@ impl StoredStep {
     #[must_use]
     pub fn questions(&self, id: TaskId) -> &[Interrupt] {
         match self.find(id) {
-            Some(Found::Node(_, key)) => self.record(&key).map_or(&[], TaskRecord::questions),
+            Some(Found::Node(_, key)) => self.find_record(&key).map_or(&[], TaskRecord::questions),
             _ => &[],
         }
     }
@@ -312,7 +312,7 @@ impl StoredStep {
     #[must_use]
     pub fn messages(&self, id: TaskId) -> (String, String, Vec<MessageWrite>) {
         let Some(Found::Node(task, key)) = self.find(id) else { return Default::default() };
-        let output = self.record(&key).and_then(TaskRecord::output);
+        let output = self.find_record(&key).and_then(TaskRecord::output);
         let messages = output.map(|output| self.graph.plan().messages_in(output));
         let node = name_of(&self.graph, &task).to_string();
         (self.source_of(&task), node, messages.unwrap_or_default())

@@ -30,7 +30,9 @@ pub fn answers_by_id(
         Answers::ById(answers) => Ok(answers),
         Answers::ByKey(answers) => by_key(open, answers),
         Answers::One(answer) => {
-            let mut live = open.iter().filter(|question| open.len() == 1 || !lapsed(question, now));
+            // One answer without an id is for the only question that still waits for one.
+            let mut live =
+                open.iter().filter(|question| open.len() == 1 || !has_lapsed(question, now));
             match (live.next(), live.next()) {
                 (Some(only), None) => Ok(BTreeMap::from([(only.id, answer)])),
                 _ => Err(RuntimeError::ManyQuestions { open: open.len() }),
@@ -79,7 +81,7 @@ pub fn check_open<'a>(
     }
 }
 
-fn lapsed(question: &Interrupt, now: Timestamp) -> bool {
+fn has_lapsed(question: &Interrupt, now: Timestamp) -> bool {
     question.lapses_at().is_some_and(|at| at <= now)
 }
 
@@ -93,16 +95,16 @@ pub fn check_answer(
     answer: &Json,
     given_at: Timestamp,
 ) -> Result<(), RuntimeError> {
-    if matches!(question.ask, Ask::Approval(_)) && lapsed(question, given_at) {
+    if matches!(question.ask, Ask::Approval(_)) && has_lapsed(question, given_at) {
         let problem = "the time for the decision is over, and the call counts as rejected";
-        return Err(wrong(question.id, &question.node, problem.to_owned()));
+        return Err(wrong_answer(question.id, &question.node, problem.to_owned()));
     }
     let Some(schema) = &question.answer_schema else { return Ok(()) };
     let checked = answer_checker(schema)?.check(answer, Quotes::Values);
-    checked.map_err(|problem| wrong(question.id, &question.node, problem))
+    checked.map_err(|problem| wrong_answer(question.id, &question.node, problem))
 }
 
-fn wrong(question: InterruptId, node: &str, problem: String) -> RuntimeError {
+fn wrong_answer(question: InterruptId, node: &str, problem: String) -> RuntimeError {
     RuntimeError::WrongAnswer { question, node: node.to_owned(), problem }
 }
 
@@ -117,7 +119,7 @@ impl LoopContext {
 
     fn any_lapsed(&self, open: &[Interrupt]) -> bool {
         let now = self.run.host.clock().now();
-        open.iter().any(|question| lapsed(question, now))
+        open.iter().any(|question| has_lapsed(question, now))
     }
 }
 
@@ -165,7 +167,7 @@ impl TaskContext {
             if let Some(schema) = question.answer_schema.as_ref().filter(|_| unchecked) {
                 // It came before the question was known, so that it could not be refused then.
                 let checked = answer_checker(schema)?.check(&answer, Quotes::Values);
-                checked.map_err(|problem| wrong(id, self.key.name(), problem))?;
+                checked.map_err(|problem| wrong_answer(id, self.key.name(), problem))?;
             }
             self.task_state.put_answer(&mut resume, index as usize, answer);
         }
@@ -190,6 +192,7 @@ impl TaskContext {
                 && asked.node == **self.key.name()
                 && asked.graph.as_deref() == graph
         })?;
+        // Each answer is taken once: another task may ask the same question.
         Some(carried.remove(found).answer)
     }
 

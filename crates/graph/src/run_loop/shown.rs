@@ -24,7 +24,7 @@ impl StreamEvent {
     pub fn in_form(self, form: StateForm) -> Self {
         match self {
             Self::Values { values, interrupts } => {
-                let interrupts = interrupts.map(questions);
+                let interrupts = interrupts.map(shown_questions);
                 Self::Values { values: form.of(values), interrupts }
             }
             Self::Updates { node, mut updates, mut returned, cached } => {
@@ -32,21 +32,21 @@ impl StreamEvent {
                 returned.iter_mut().for_each(show);
                 Self::Updates { node, updates, returned, cached }
             }
-            Self::Interrupts(asked) => Self::Interrupts(questions(asked)),
+            Self::Interrupts(asked) => Self::Interrupts(shown_questions(asked)),
             Self::TaskStarted(TaskStarted { id, name, input, triggers, call }) => {
-                let input = shown(input);
+                let input = shown_json(input);
                 Self::TaskStarted(TaskStarted { id, name, input, triggers, call })
             }
             Self::TaskEnded(TaskEnded { id, name, mut result, error, interrupts }) => {
                 show_writes(&mut result);
-                let interrupts = questions(interrupts);
+                let interrupts = shown_questions(interrupts);
                 Self::TaskEnded(TaskEnded { id, name, result, error, interrupts })
             }
             Self::Checkpoint(snapshot) => {
                 Self::Checkpoint(Box::new(snapshot.in_form(StateForm::Shown)))
             }
-            Self::Custom(value) => Self::Custom(shown(value)),
-            Self::Data { mode, data } => Self::Data { mode, data: shown(data) },
+            Self::Custom(value) => Self::Custom(shown_json(value)),
+            Self::Data { mode, data } => Self::Data { mode, data: shown_json(data) },
             Self::Message { part, node, step } => {
                 Self::Message { part: part.into_shown(), node, step }
             }
@@ -76,9 +76,9 @@ impl Snapshot {
             return self;
         }
         Self {
-            values: shown(self.values),
+            values: shown_json(self.values),
             tasks: self.tasks.into_iter().map(TaskSnapshot::into_shown).collect(),
-            interrupts: questions(self.interrupts),
+            interrupts: shown_questions(self.interrupts),
             ..self
         }
     }
@@ -91,7 +91,7 @@ impl TaskSnapshot {
                 show_writes(&mut writes);
                 TaskResult::Writes(writes)
             }
-            TaskResult::Returned(value) => TaskResult::Returned(shown(value)),
+            TaskResult::Returned(value) => TaskResult::Returned(shown_json(value)),
         });
         let state = self.state.map(|state| match state {
             SubState::Snapshot(inner) => {
@@ -99,11 +99,11 @@ impl TaskSnapshot {
             }
             SubState::Config(config) => SubState::Config(config),
         });
-        Self { interrupts: questions(self.interrupts), result, state, ..self }
+        Self { interrupts: shown_questions(self.interrupts), result, state, ..self }
     }
 }
 
-fn questions(asked: Vec<Interrupt>) -> Vec<Interrupt> {
+fn shown_questions(asked: Vec<Interrupt>) -> Vec<Interrupt> {
     asked.into_iter().map(Interrupt::into_shown).collect()
 }
 
@@ -113,7 +113,7 @@ fn show_writes(writes: &mut [(String, Written)]) {
     }
 }
 
-fn shown(mut json: Json) -> Json {
+fn shown_json(mut json: Json) -> Json {
     show(&mut json);
     json
 }

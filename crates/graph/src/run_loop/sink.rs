@@ -27,7 +27,7 @@ pub(crate) enum Destination {
 
 impl Sink {
     pub(crate) fn push(&self, ns: &str, event: StreamEvent) {
-        let item = StreamItem { ns: parts(ns), event }.in_form(self.values);
+        let item = StreamItem { ns: namespace_parts(ns), event }.in_form(self.values);
         match &self.to {
             Destination::Queue(queue) => lock(queue).push_back(item),
             // Fails without a receiver: the events are not read then.
@@ -37,6 +37,6 @@ impl Sink {
 }
 
 /// The parts of a namespace.
-pub(crate) fn parts(ns: &str) -> Vec<String> {
+pub(crate) fn namespace_parts(ns: &str) -> Vec<String> {
     if ns.is_empty() { Vec::new() } else { ns.split('|').map(str::to_owned).collect() }
 }

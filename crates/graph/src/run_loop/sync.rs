@@ -8,7 +8,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Yields to the other tasks of a superstep, in the order in which they wait.
-pub(crate) async fn turn() {
+pub(crate) async fn yield_turn() {
     let mut waited = false;
     std::future::poll_fn(|cx| {
         if std::mem::replace(&mut waited, true) {

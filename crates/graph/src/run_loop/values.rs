@@ -7,10 +7,10 @@ use weftwork_engine::{ChannelIdx, NodeIdx, Plan, Slots, TaskOutput};
 /// Returns the readable channels of a node that have a value, as an object.
 pub(crate) fn read_json(plan: &Plan, slots: &Slots, node: NodeIdx) -> Json {
     let read = plan.reads(node);
-    object(plan, slots, read)
+    json_object(plan, slots, read)
 }
 
-fn object(plan: &Plan, slots: &Slots, channels: impl Iterator<Item = ChannelIdx>) -> Json {
+fn json_object(plan: &Plan, slots: &Slots, channels: impl Iterator<Item = ChannelIdx>) -> Json {
     let mut members = serde_json::Map::new();
     for index in channels {
         if let Some(json) = plan.value_json(slots, index) {
@@ -25,7 +25,7 @@ pub(crate) fn output_json(plan: &Plan, slots: &Slots) -> Json {
     if plan.is_single() {
         return plan.value_json(slots, ChannelIdx(0)).unwrap_or_default();
     }
-    object(plan, slots, plan.output_keys())
+    json_object(plan, slots, plan.output_keys())
 }
 
 /// The current state of a graph.
@@ -33,11 +33,11 @@ pub(crate) fn state_json(plan: &Plan, slots: &Slots) -> Json {
     if plan.is_single() {
         return plan.value_json(slots, ChannelIdx(0)).unwrap_or_default();
     }
-    object(plan, slots, plan.state_keys())
+    json_object(plan, slots, plan.state_keys())
 }
 
 /// Writes as they are shown.
-pub(crate) fn written(
+pub(crate) fn shown_writes(
     plan: &Plan,
     output: &TaskOutput,
     keep: impl Fn(ChannelIdx) -> bool,
@@ -56,7 +56,7 @@ pub(crate) fn written(
 
 /// The updates of a task as the stream groups them: one object, or one for each write when it
 /// wrote a channel more than once.
-pub(crate) fn grouped(writes: Vec<(String, Written)>) -> Vec<Vec<(String, Written)>> {
+pub(crate) fn group_updates(writes: Vec<(String, Written)>) -> Vec<Vec<(String, Written)>> {
     let twice = writes
         .iter()
         .enumerate()
@@ -71,7 +71,7 @@ pub(crate) fn grouped(writes: Vec<(String, Written)>) -> Vec<Vec<(String, Writte
 }
 
 /// Returns the result of a flow's node.
-pub(crate) fn returned(plan: &Plan, output: &TaskOutput) -> Option<Json> {
+pub(crate) fn flow_result(plan: &Plan, output: &TaskOutput) -> Option<Json> {
     if !plan.is_single() {
         return None;
     }

@@ -74,13 +74,16 @@ impl LiveQueue {
     /// Appends an event for the attached receivers.
     pub(super) fn push(&self, event: RunEvent) {
         let mut state = self.lock();
+        // A receiver that attaches later begins after this event.
         if state.receivers == 0 || state.closed {
             return;
         }
-        let bytes = size(&event);
+        let bytes = event_size(&event);
         let unread = state.receivers;
         state.slots.push_back(Slot { event: Arc::new(event), bytes, unread });
         state.bytes += bytes;
+        // The receivers of the first event lag most. They continue from the store, so no event is
+        // lost.
         while state.bytes > LAG_BYTES_MAX {
             state.detach_slowest();
         }
@@ -96,7 +99,7 @@ impl LiveQueue {
 }
 
 impl State {
-    fn pop(&mut self) -> usize {
+    fn pop_slot(&mut self) -> usize {
         let Some(slot) = self.slots.pop_front() else { return 0 };
         self.first += 1;
         self.bytes -= slot.bytes;
@@ -105,7 +108,7 @@ impl State {
 
     /// Detaches the receivers of the first event.
     fn detach_slowest(&mut self) {
-        let lagging = self.pop();
+        let lagging = self.pop_slot();
         self.receivers -= lagging;
         for slot in &mut self.slots {
             slot.unread -= lagging;
@@ -115,7 +118,7 @@ impl State {
 
     fn pop_read(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.unread == 0) {
-            self.pop();
+            self.pop_slot();
         }
     }
 
@@ -130,6 +133,8 @@ impl LiveReceiver {
     pub(crate) async fn recv(&mut self) -> Live {
         let queue = Arc::clone(&self.queue);
         loop {
+            // Created before the check: `notify_waiters` leaves no permit, and wakes only waits
+            // that exist.
             let arrived = queue.arrived.notified();
             if let Some(live) = self.try_recv() {
                 return live;
@@ -152,6 +157,7 @@ impl LiveReceiver {
         slot.unread -= 1;
         let event = Arc::clone(&slot.event);
         self.next += 1;
+        // A later event is dropped with those before it, which another receiver has not read.
         if index == 0 {
             state.pop_read();
         }
@@ -162,6 +168,7 @@ impl LiveReceiver {
 impl Drop for LiveReceiver {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
+        // A receiver that was detached is not counted any more.
         let Some(index) = state.index(self.next).filter(|_| self.attached) else { return };
         state.receivers -= 1;
         for slot in state.slots.iter_mut().skip(index) {
@@ -172,7 +179,7 @@ impl Drop for LiveReceiver {
 }
 
 /// Returns the approximate size of an event: that of the record, and of its JSON.
-pub(crate) fn size(event: &RunEvent) -> usize {
+pub(crate) fn event_size(event: &RunEvent) -> usize {
     /// Counts the bytes that are written.
     struct Counter(usize);
     impl Write for Counter {

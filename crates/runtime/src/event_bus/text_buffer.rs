@@ -125,6 +125,8 @@ impl TextBuffer {
         Delta { kind, text }: Delta<'_>,
         clock: &dyn Clock,
     ) -> PieceAt {
+        // Also for text that is not retained: watchers receive it, and positions count what they
+        // have received.
         self.at = self.at.plus(text.len());
         let at = PieceAt {
             end: self.at,
@@ -134,12 +136,15 @@ impl TextBuffer {
             step: by.graph_step,
             message: by.message.clone(),
         };
+        // Once some text was left out, later text is too: retained text has no gap.
         self.full |= self.kept_bytes.saturating_add(text.len()) > KEPT_BYTES_MAX;
         if self.full || text.is_empty() {
             return at;
         }
         self.kept_bytes += text.len();
         self.waiting_bytes += text.len();
+        // A piece in the commit in progress must not grow: `save_sealed` marks it as stored as a
+        // whole.
         let open = self.unsaved.len() > self.sealed;
         let last = self.unsaved.back_mut().filter(|_| open);
         if last.is_some_and(|said| said.piece.extend(&at, &kind, text)) {
@@ -157,11 +162,11 @@ impl TextBuffer {
         match event {
             // The store may have text of earlier claims, of any task.
             AiEvent::AttemptReset(_) if self.left => self.void_all(),
-            AiEvent::AttemptReset(reset) => self.void(|at, _| reset.voids(at)),
+            AiEvent::AttemptReset(reset) => self.void_where(|at, _| reset.voids(at)),
             AiEvent::Done { .. } => self.void_all(),
             event => {
                 let step = event.step()?;
-                self.void(|_, of| of <= step)
+                self.void_where(|_, of| of <= step)
             }
         }
     }
@@ -169,13 +174,13 @@ impl TextBuffer {
     fn void_all(&mut self) -> Option<Position> {
         let any = self.left || !self.saved.is_empty();
         self.left = false;
-        self.void(|_, _| true);
+        self.void_where(|_, _| true);
         any.then_some(Position::END)
     }
 
     /// Removes void text. Stored text is removed from the front only: valid text before it retains
     /// it.
-    fn void(&mut self, is: impl Fn(&PieceAt, i64) -> bool) -> Option<Position> {
+    fn void_where(&mut self, is: impl Fn(&PieceAt, i64) -> bool) -> Option<Position> {
         self.unsaved.retain(|said| !is(&said.piece.at, said.step));
         for saved in &mut self.saved {
             saved.void |= is(&saved.at, saved.step);
@@ -186,6 +191,7 @@ impl TextBuffer {
         }
         let saved = self.saved.iter().map(|saved| saved.bytes);
         self.kept_bytes = saved.chain(self.unsaved().map(|piece| piece.text.len())).sum();
+        // Without retained text there is no gap that later text would show.
         self.full &= self.kept_bytes > 0;
         last
     }

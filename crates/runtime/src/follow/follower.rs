@@ -1,7 +1,7 @@
 //! A follower of a run.
 
 use super::Interval;
-use super::log::{PageSize, RunLog, merged};
+use super::log::{PageSize, RunLog, merge_pieces};
 use crate::event_bus::{Attached, EventBus, Live, LiveReceiver};
 use crate::live_runs::LiveRun;
 use futures_util::StreamExt;
@@ -107,16 +107,19 @@ impl Follower {
             }
             self.next = match std::mem::replace(&mut self.source, Source::Over) {
                 Source::Over => return Ok(None),
-                Source::Before(attached) => self.before(attached).await?,
-                Source::Here(live) => self.here(live).await,
-                Source::Store => self.store(true).await?,
-                Source::Stored => self.store(false).await?,
+                Source::Before(attached) => self.read_before(attached).await?,
+                Source::Here(live) => self.receive_here(live).await,
+                Source::Store => self.read_store(true).await?,
+                Source::Stored => self.read_store(false).await?,
             };
         }
     }
 
     /// Reads the stored events that were emitted before this follower attached.
-    async fn before(&mut self, attached: Attached) -> Result<VecDeque<RunEvent>, RuntimeError> {
+    async fn read_before(
+        &mut self,
+        attached: Attached,
+    ) -> Result<VecDeque<RunEvent>, RuntimeError> {
         let mut seen = self.log.page(self.at, &mut self.page).await?;
         seen.retain(|event| event.position().is_some_and(|at| at <= attached.from));
         if !seen.is_empty() {
@@ -131,11 +134,11 @@ impl Follower {
         }
         let Attached { unsaved, live, .. } = attached;
         self.source = Source::Here(live);
-        Ok(merged(self.at, std::iter::empty(), unsaved.into_iter()))
+        Ok(merge_pieces(self.at, std::iter::empty(), unsaved.into_iter()))
     }
 
     /// Waits for an event of this process.
-    async fn here(&mut self, mut live: LiveReceiver) -> VecDeque<RunEvent> {
+    async fn receive_here(&mut self, mut live: LiveReceiver) -> VecDeque<RunEvent> {
         self.may_be_over = true;
         let event = match live.recv().await {
             Live::Event(event) => Arc::unwrap_or_clone(event),
@@ -175,7 +178,7 @@ impl Follower {
 
     /// Reads the store until there are further events, or until the run can be followed here. That
     /// is tried before the first page only if `attaches` is set.
-    async fn store(&mut self, mut attaches: bool) -> Result<VecDeque<RunEvent>, RuntimeError> {
+    async fn read_store(&mut self, mut attaches: bool) -> Result<VecDeque<RunEvent>, RuntimeError> {
         loop {
             // Before the page is read: all events of a claim that is over are in the store.
             let is_over = matches!(&self.extent, Extent::Claim { bus, .. } if bus.is_over());
@@ -186,7 +189,9 @@ impl Follower {
                 return Ok(VecDeque::new());
             }
             let mut seen = match self.log.page(self.at, &mut self.page).await {
-                Err(RuntimeError::Store(error)) if error.is_retriable() && self.waits() => {
+                Err(RuntimeError::Store(error))
+                    if error.is_retriable() && self.waits_for_store() =>
+                {
                     VecDeque::new()
                 }
                 read => read?,
@@ -219,7 +224,7 @@ impl Follower {
     }
 
     /// Returns `true` if the follower waits for a store that is out of reach.
-    fn waits(&self) -> bool {
+    fn waits_for_store(&self) -> bool {
         matches!(&self.extent, Extent::Claim { bus, .. } if !bus.is_over())
     }
 

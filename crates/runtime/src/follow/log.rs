@@ -1,7 +1,7 @@
 //! Pages of the stored events of a run.
 
 use crate::context::WorkerContext;
-use crate::event_bus::size;
+use crate::event_bus::event_size;
 use crate::live_runs::LiveRun;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl RunLog {
         let events = events.into_iter().filter(|event| event.seq <= last);
         let events = events.map(|event| RunEvent::durable(event.seq, event.at, event.event));
         let pieces = pieces.into_iter().filter(|piece| piece.at.end.seq <= last);
-        let mut read = merged(after, events, pieces);
+        let mut read = merge_pieces(after, events, pieces);
         if shorten(&mut read) {
             page.0 = read.len();
         } else if full {
@@ -97,7 +97,7 @@ impl RunLog {
 fn shorten(page: &mut VecDeque<RunEvent>) -> bool {
     let mut bytes = 0;
     let fits = |event: &RunEvent| {
-        bytes += size(event);
+        bytes += event_size(event);
         bytes <= PAGE_BYTES_MAX
     };
     let fitting = page.iter().map(fits).take_while(|fits| *fits).count();
@@ -110,7 +110,7 @@ fn shorten(page: &mut VecDeque<RunEvent>) -> bool {
 }
 
 /// Merges events with the text after a position, in order.
-pub(super) fn merged(
+pub(super) fn merge_pieces(
     after: Position,
     events: impl Iterator<Item = RunEvent>,
     pieces: impl Iterator<Item = Piece>,

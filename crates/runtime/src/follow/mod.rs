@@ -101,19 +101,19 @@ impl Follow {
 
     /// Waits for the run's end.
     pub(crate) async fn end(&self) -> RunOutcome {
-        let ended = self.outcome().await;
+        let ended = self.read_outcome().await;
         let ended = ended.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() });
         ended.in_form(StateForm::Shown)
     }
 
-    async fn outcome(&self) -> Result<RunOutcome, RuntimeError> {
+    async fn read_outcome(&self) -> Result<RunOutcome, RuntimeError> {
         let (outcome, last_checkpoint) = self.log.ended().await?;
         match outcome {
             RunOutcome::Completed { .. } => {
-                Ok(RunOutcome::Completed { output: self.output(last_checkpoint).await? })
+                Ok(RunOutcome::Completed { output: self.read_output(last_checkpoint).await? })
             }
             RunOutcome::Interrupted { interrupts, .. } if !interrupts.is_empty() => {
-                let questions = self.questions(&interrupts).await?;
+                let questions = self.read_questions(&interrupts).await?;
                 Ok(RunOutcome::Interrupted { interrupts, questions })
             }
             outcome => Ok(outcome),
@@ -121,7 +121,7 @@ impl Follow {
     }
 
     /// Reads the questions at which the run ended, in their order.
-    async fn questions(&self, ids: &[InterruptId]) -> Result<Vec<Interrupt>, RuntimeError> {
+    async fn read_questions(&self, ids: &[InterruptId]) -> Result<Vec<Interrupt>, RuntimeError> {
         let RunLog { context, who, at } = &self.log;
         let rows = context.store.interrupts(who, &at.thread).await?;
         let mut asked: BTreeMap<_, _> =
@@ -132,7 +132,7 @@ impl Follow {
     /// Returns the state of the thread at the end of the run, which is not stored a second time with
     /// the outcome. Returns null if this checkpoint no longer exists, or if it is not known, because
     /// the run ended in an older format, and a later run exists.
-    async fn output(
+    async fn read_output(
         &self,
         checkpoint: Option<CheckpointId>,
     ) -> Result<serde_json::Value, RuntimeError> {

@@ -129,7 +129,7 @@ impl ThreadRuns {
             RunPosition::Begin(FollowFrom::Start) => runs.first().map(at_start),
             RunPosition::Begin(FollowFrom::Now) => {
                 let next = runs.iter().position(|run| !run.status.is_final());
-                self.reported = ReportedRuns::before(next.unwrap_or(runs.len()), &ids(&runs));
+                self.reported = ReportedRuns::before(next.unwrap_or(runs.len()), &run_ids(&runs));
                 if let (None, Some(last)) = (next, runs.last()) {
                     let at = Position::after(self.last_seq(&last.new.at).await?).after_frames();
                     self.position = RunPosition::After { run: last.new.at.run.clone(), at };
@@ -139,21 +139,21 @@ impl ThreadRuns {
             RunPosition::Begin(FollowFrom::After { run, at })
                 if unplaced.iter().any(|row| row.new.at.run == *run) =>
             {
-                self.reported = ReportedRuns::before(runs.len(), &ids(&runs));
-                Some((found(&unplaced, run)?.1.new.at.clone(), *at))
+                self.reported = ReportedRuns::before(runs.len(), &run_ids(&runs));
+                Some((find_run(&unplaced, run)?.1.new.at.clone(), *at))
             }
             RunPosition::Begin(FollowFrom::After { run, at }) => {
-                let (index, row) = found(&runs, run)?;
-                self.reported = ReportedRuns::before(index, &ids(&runs));
+                let (index, row) = find_run(&runs, run)?;
+                self.reported = ReportedRuns::before(index, &run_ids(&runs));
                 Some((row.new.at.clone(), *at))
             }
             RunPosition::After { run, at } => {
-                let row = found(&runs, run)?.1;
+                let row = find_run(&runs, run)?.1;
                 // It may have been requeued.
-                if self.continues(row, *at).await? {
+                if self.has_events_after(row, *at).await? {
                     Some((row.new.at.clone(), *at))
                 } else {
-                    let next = self.reported.next(run, &ids(&runs));
+                    let next = self.reported.next(run, &run_ids(&runs));
                     next.map(|next| at_start(&runs[next]))
                 }
             }
@@ -163,7 +163,7 @@ impl ThreadRuns {
     }
 
     /// Returns `true` if a run has events after a position, or will have some.
-    async fn continues(&self, run: &RunRow, after: Position) -> Result<bool, RuntimeError> {
+    async fn has_events_after(&self, run: &RunRow, after: Position) -> Result<bool, RuntimeError> {
         if !run.status.is_final() {
             return Ok(true);
         }
@@ -196,7 +196,7 @@ fn has_place(run: &RunRow, now: Timestamp) -> bool {
     !run.waits_as_activity() && !run.waits_for_time(now)
 }
 
-fn ids(runs: &[RunRow]) -> Vec<&RunId> {
+fn run_ids(runs: &[RunRow]) -> Vec<&RunId> {
     runs.iter().map(|run| &run.new.at.run).collect()
 }
 
@@ -205,7 +205,7 @@ fn at_start(run: &RunRow) -> (RunRef, Position) {
 }
 
 /// Finds a run and its index.
-fn found<'a>(runs: &'a [RunRow], run: &RunId) -> Result<(usize, &'a RunRow), RuntimeError> {
+fn find_run<'a>(runs: &'a [RunRow], run: &RunId) -> Result<(usize, &'a RunRow), RuntimeError> {
     let found = runs.iter().enumerate().find(|(_, row)| row.new.at.run == *run);
     Ok(found.ok_or_else(|| invariants::missing("run", run))?)
 }

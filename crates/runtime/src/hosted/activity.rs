@@ -1,7 +1,7 @@
 //! Runs that are activities of instances: retries in place, and the error in the state.
 
 use super::claimed::{ClaimedRun, RunResources};
-use super::end::{LazyOutcome, ready};
+use super::end::{LazyOutcome, ready_outcome};
 use super::local::local_host;
 use super::writer::Writer;
 use crate::run_kind::{Activity, Repetition};
@@ -30,6 +30,8 @@ impl ClaimedRun {
         let delay = deadline.map_or(delay, |deadline| delay.min(deadline.since(now)));
         tracing::debug!(run = %self.claim.at.run, %fault, number, "the activity is repeated");
         let waited = tokio::select! {
+            // With a clock that does not wait, both are ready, and a cancelled activity must not be
+            // repeated.
             biased;
             () = self.cancelled() => false,
             () = self.context.clock.sleep(delay) => true,
@@ -68,7 +70,7 @@ impl ClaimedRun {
         let Fault { code, message: reason, .. } = &error.fault;
         tracing::warn!(instance = %at.thread, activity = %at.run, code, reason, "an activity failed");
         match activity.error_channel() {
-            Some(channel) => self.write(local, channel, json!(error)).await,
+            Some(channel) => self.write_channel(local, channel, json!(error)).await,
             None => Ok(()),
         }
     }
@@ -81,7 +83,7 @@ impl ClaimedRun {
         let error = AgentRuntimeError::of_outcome(at.run.as_str(), outcome);
         let resources = RunResources::empty(self);
         let local = local_host(self, writer, &resources, BTreeMap::new(), 0);
-        let written = self.write(&local, channel, json!(error)).await;
+        let written = self.write_channel(&local, channel, json!(error)).await;
         let written = match written {
             Ok(()) => writer.let_go().await.map_err(RuntimeError::from),
             error => error,
@@ -106,16 +108,21 @@ impl ClaimedRun {
         channel: &str,
     ) -> Result<LazyOutcome, RuntimeError> {
         writer.let_go().await?;
-        self.write(local, channel, Json::Null).await?;
+        self.write_channel(local, channel, Json::Null).await?;
         let at = StateQuery::thread(self.claim.at.thread.as_str());
         let output = self.graph.state(local, &at, false).await?.values;
         let outcome = RunOutcome::Completed { output };
-        Ok(ready(writer.finish(outcome, Vec::new()).await?))
+        Ok(ready_outcome(writer.finish(outcome, Vec::new()).await?))
     }
 
     /// Writes a channel in the name of no node. A value that does not fit the channel is reported, and
     /// does not fail the activity.
-    async fn write(&self, local: &Local, channel: &str, value: Json) -> Result<(), RuntimeError> {
+    async fn write_channel(
+        &self,
+        local: &Local,
+        channel: &str,
+        value: Json,
+    ) -> Result<(), RuntimeError> {
         let thread = &self.claim.at.thread;
         let at = StateQuery::thread(thread.as_str());
         let values = Some(vec![(channel.to_owned(), value)]);

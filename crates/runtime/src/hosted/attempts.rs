@@ -94,7 +94,7 @@ impl AttemptHistory {
                 self.in_step.release();
             }
             step if step.is_step() => {
-                self.stepped(step.step_nodes().into_iter().map(str::to_owned).collect());
+                self.count_step(step.step_nodes().into_iter().map(str::to_owned).collect());
             }
             // The previous worker had ended the run.
             AiEvent::Requeued { .. } => {
@@ -109,7 +109,7 @@ impl AttemptHistory {
     }
 
     /// A superstep of the outermost graph in which these nodes ran was committed.
-    fn stepped(&mut self, nodes: Vec<String>) {
+    fn count_step(&mut self, nodes: Vec<String>) {
         self.steps += 1;
         self.ran = nodes;
         // The worker that committed the superstep lives: only those before it died in it.

@@ -41,7 +41,7 @@ pub(super) async fn first_action(
             let input = with_calls_left_behind(run, thread, begins_at, input).await?;
             FirstAction::Run(Start::Input(input))
         }
-        RunInput::Command(command) if !begun && applies(thread, &command).await? => {
+        RunInput::Command(command) if !begun && command_applies(thread, &command).await? => {
             FirstAction::Run(Start::Command(StartCommand::from(command)))
         }
         _ if thread.is_new().await? => return Err(missing()),
@@ -58,6 +58,9 @@ pub(super) async fn first_action(
 }
 
 /// Returns `true` if a command does more than answer, or if the thread has a state.
-async fn applies(thread: &ThreadSnapshot, command: &RunCommand) -> Result<bool, RuntimeError> {
+async fn command_applies(
+    thread: &ThreadSnapshot,
+    command: &RunCommand,
+) -> Result<bool, RuntimeError> {
     Ok(!command.only_answers() || !thread.is_new().await?)
 }

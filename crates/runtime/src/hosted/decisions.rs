@@ -27,14 +27,14 @@ impl Decisions {
         Self { log, thread, subject, recorded: Mutex::default() }
     }
 
-    fn recorded(&self) -> MutexGuard<'_, BTreeSet<InterruptId>> {
+    fn lock_recorded(&self) -> MutexGuard<'_, BTreeSet<InterruptId>> {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads which decisions earlier runs and processes have recorded.
     pub(super) async fn read(&self, store: &dyn Store, who: &Principal) -> Result<(), StoreError> {
         let earlier = decided(store, who, &self.thread).await?;
-        self.recorded().extend(earlier);
+        self.lock_recorded().extend(earlier);
         Ok(())
     }
 
@@ -48,7 +48,8 @@ impl Decisions {
         now: Timestamp,
     ) {
         let Ask::Approval(request) = ask else { return };
-        if !self.recorded().insert(question) {
+        // A task that runs again takes the same answer again; the first record stands.
+        if !self.lock_recorded().insert(question) {
             return;
         }
         let (Given::Answer(value) | Given::Default(value)) = given;

@@ -4,7 +4,7 @@ use super::accepted::Requester;
 use super::attempts::AttemptHistory;
 use super::begin::{FirstAction, first_action};
 use super::claimed::{ClaimedRun, RunResources};
-use super::end::{ClaimEnd, LazyOutcome, Unrecorded, ready};
+use super::end::{ClaimEnd, LazyOutcome, Unrecorded, ready_outcome};
 use super::finish::wakes_at;
 use super::local::local_host;
 use super::writer::Writer;
@@ -75,7 +75,7 @@ impl ClaimedRun {
         let mut counted = fresh;
         let error = loop {
             // Types of users are written, read and dropped outside of nodes too, and may panic.
-            let attempt = self.attempt(writer, fresh, &mut counted);
+            let attempt = self.attempt_run(writer, fresh, &mut counted);
             let ended = AssertUnwindSafe(attempt).catch_unwind().await;
             fresh = false;
             let error = match ended.unwrap_or_else(|panic| Err(out_of_node(panic.as_ref()))) {
@@ -121,7 +121,7 @@ impl ClaimedRun {
             self.record_outside_error(writer, &outcome).await;
         }
         let Err(error) = writer.failed(outcome.clone()).await else {
-            return ClaimEnd::Recorded(ready(outcome));
+            return ClaimEnd::Recorded(ready_outcome(outcome));
         };
         tracing::warn!(%error, %run, "cannot record the end of the run");
         if matches!(error, StoreError::Fenced { .. }) {
@@ -132,7 +132,7 @@ impl ClaimedRun {
             let writer = Arc::clone(writer);
             return ClaimEnd::Unrecorded(Unrecorded { writer, outcome });
         }
-        ClaimEnd::Recorded(ready(outcome))
+        ClaimEnd::Recorded(ready_outcome(outcome))
     }
 
     /// Returns the run that this one continues; `None` for a run with input of its own.
@@ -152,7 +152,7 @@ impl ClaimedRun {
     /// Executes the run from what is committed; `None` if the process shuts down before its end.
     ///
     /// `fresh`: no process executed it before. `counted`: this process is on record as one that has.
-    async fn attempt(
+    async fn attempt_run(
         &self,
         writer: &Arc<Writer>,
         fresh: bool,
@@ -180,10 +180,10 @@ impl ClaimedRun {
         };
         let is_cancelled = resources.is_none() && !matches!(first, FirstAction::Nothing);
         let resources = resources.cloned().unwrap_or_else(|| RunResources::empty(self));
-        let local = local_host(self, writer, &resources, answers(questions), lost);
+        let local = local_host(self, writer, &resources, given_answers(questions), lost);
         if is_cancelled {
             let outcome = RunOutcome::cancelled();
-            return Ok(Some(ready(self.end_early(&local, writer, outcome).await?)));
+            return Ok(Some(ready_outcome(self.end_early(&local, writer, outcome).await?)));
         }
         match first {
             FirstAction::Update(update) => {
@@ -208,7 +208,7 @@ impl ClaimedRun {
                     }
                     Err(error) => return Err(error),
                 };
-                return Ok(Some(ready(self.end_unfinished(&local, writer, ended).await?)));
+                return Ok(Some(ready_outcome(self.end_unfinished(&local, writer, ended).await?)));
             }
         }
         // A change of a waiting subgraph leaves questions open.
@@ -216,7 +216,7 @@ impl ClaimedRun {
         let state = self.graph.state(&local, &at, false).await?;
         let outcome = RunOutcome::Completed { output: state.values };
         let wakes_at = wakes_at(&state.interrupts, began);
-        Ok(Some(ready(writer.leave(outcome, state.interrupts, wakes_at).await?)))
+        Ok(Some(ready_outcome(writer.leave(outcome, state.interrupts, wakes_at).await?)))
     }
 
     /// Records that this process executes the run, and returns the number of earlier processes that
@@ -337,7 +337,7 @@ impl ClaimedRun {
 }
 
 /// Returns the answers of the questions that have one.
-fn answers(questions: &[InterruptRow]) -> BTreeMap<InterruptId, Answer> {
+fn given_answers(questions: &[InterruptRow]) -> BTreeMap<InterruptId, Answer> {
     let answered = |row: &InterruptRow| Some((row.interrupt.id, row.answer.clone()?));
     questions.iter().filter_map(answered).collect()
 }

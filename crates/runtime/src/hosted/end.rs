@@ -11,12 +11,12 @@ use weftwork_types::shown::StateForm;
 pub(crate) type LazyOutcome = Box<dyn FnOnce() -> RunOutcome + Send>;
 
 /// Returns an outcome that already exists.
-pub(crate) fn ready(outcome: RunOutcome) -> LazyOutcome {
+pub(crate) fn ready_outcome(outcome: RunOutcome) -> LazyOutcome {
     Box::new(|| outcome.in_form(StateForm::Shown))
 }
 
 /// Returns the outcome of a run whose graph completed.
-pub(super) fn completed(finished: Box<Finished>) -> LazyOutcome {
+pub(super) fn completed_outcome(finished: Box<Finished>) -> LazyOutcome {
     Box::new(|| {
         let outcome = finished.try_outcome();
         let outcome = outcome.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() });
@@ -59,6 +59,7 @@ impl Unrecorded {
                 }
             };
         }
+        // After the last attempt: a commit that succeeds includes these facts itself.
         self.writer.bill_the_rest().await;
     }
 }

@@ -110,6 +110,8 @@ impl RunEnvironment for HostedEnvironment {
     }
 
     fn branch_root(&self, _: &dyn Clock) -> CheckpointId {
+        // From the run alone: each process that executes it finds the same branch, and with it the
+        // keys of the calls that were made there.
         let Hash(bytes) = hash(&json!({"first run": self.journal.claim.at.run}));
         let drawn = u128::from_be_bytes(std::array::from_fn(|at| bytes[at]));
         // Ids have the same length in each row: 126 bits.

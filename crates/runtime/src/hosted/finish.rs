@@ -1,7 +1,7 @@
 //! The end of a run that executed nodes: its outcome, its open questions, and when its thread wakes.
 
 use super::claimed::ClaimedRun;
-use super::end::{LazyOutcome, completed, ready};
+use super::end::{LazyOutcome, completed_outcome, ready_outcome};
 use super::writer::Writer;
 use crate::run_kind::{Activity, RunKind};
 use serde_json::Value as Json;
@@ -26,8 +26,9 @@ impl ClaimedRun {
                 drop(finished);
                 return self.end_without_error(local, writer, channel).await.map(Some);
             }
+            // The output is the state at the last checkpoint of the thread; it is not stored twice.
             writer.finish(RunOutcome::Completed { output: Json::Null }, Vec::new()).await?;
-            return Ok(Some(completed(Box::new(finished))));
+            return Ok(Some(completed_outcome(Box::new(finished))));
         }
         if finished.is_released() {
             return Ok(None);
@@ -44,14 +45,14 @@ impl ClaimedRun {
                     true => Some(self.context.clock.now()),
                     false => wakes_at(&open, began),
                 };
-                return Ok(Some(ready(writer.stop(outcome, open, wakes_at).await?)));
+                return Ok(Some(ready_outcome(writer.stop(outcome, open, wakes_at).await?)));
             }
             RunOutcome::Cancelled { reason: Some(reason) } => {
                 tracing::info!(run = %self.claim.at.run, reason, "a node asked the run to stop");
             }
             _ => {}
         }
-        Ok(Some(ready(self.end_unfinished(local, writer, outcome).await?)))
+        Ok(Some(ready_outcome(self.end_unfinished(local, writer, outcome).await?)))
     }
 
     /// The questions of the thread after a run that ended at some. In the reference, answers at an
@@ -84,6 +85,8 @@ impl ClaimedRun {
             self.log_failure(fault);
         }
         if let RunKind::Activity(activity) = &self.kind {
+            // The error is written upon the last superstep of the graph, which must be in the
+            // store.
             writer.let_go().await?;
             self.record_error(local, activity, &outcome).await?;
         }
@@ -108,6 +111,7 @@ impl ClaimedRun {
         writer: &Writer,
         outcome: RunOutcome,
     ) -> Result<RunOutcome, RuntimeError> {
+        // The questions are read from the stored state, so the held superstep must be in the store.
         writer.let_go().await?;
         let at = StateQuery::thread(self.claim.at.thread.as_str()).whole();
         let open = self.graph.state(local, &at, false).await?.interrupts;

@@ -48,6 +48,7 @@ pub(crate) struct RunBook {
 impl CallBook for RunBook {
     fn find(&self, key: CallKey) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
         Box::pin(async move {
+            // A record that waits for its commit is newer than the one in the store.
             match self.journal.log.find(key) {
                 Some(waiting) => Ok(Some(waiting)),
                 None => self.journal.read(key, self.since).await,
@@ -61,6 +62,8 @@ impl CallBook for RunBook {
 
     fn record(&self, call: Arc<CallRecord>) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(async move {
+            // The task waits for a commit of the writer and starts none: if it is not polled, it
+            // holds no lock that commits need.
             let ticket = self.journal.log.put(call);
             self.journal.on_disk(ticket).await.map_err(|error| error.fault())
         })
@@ -91,6 +94,7 @@ impl CallHistory for RunJournal {
         &self,
         key: CallKey,
     ) -> BoxFuture<'_, Result<Option<Arc<CallRecord>>, Fault>> {
+        // Without the base of the run: the call may be older than the checkpoint at which it began.
         Box::pin(self.read(key, None))
     }
 
@@ -154,6 +158,8 @@ impl RunJournal {
         if self.log.on_disk(ticket).await {
             return Ok(());
         }
+        // No commit follows any more. A call whose intent is not on disk must not be made: after a
+        // crash nobody would know of it.
         let run = self.claim.at.run.to_string();
         let fence = self.claim.fence;
         Err(StoreError::Fenced { run, newest: fence, ours: fence })

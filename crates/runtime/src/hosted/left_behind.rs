@@ -114,7 +114,7 @@ pub(super) async fn with_calls_left_behind(
     }
     if !messages.is_empty() {
         input = graph.input_by_channel(input);
-        append(&mut input, channel, &messages);
+        append_messages(&mut input, channel, &messages);
     }
     Ok(input)
 }
@@ -222,6 +222,7 @@ async fn calls_of(
             begun.entry(wire_name(&call.name)).or_default().push(call.opened_at);
         }
     }
+    // Most threads: their logs need not be read.
     if begun.is_empty() {
         return Ok(Vec::new());
     }
@@ -249,6 +250,7 @@ impl LoggedCalls {
         let mut after = 0;
         loop {
             let page = match store.events(who, &row.new.at, after, EVENTS_AT_ONCE).await {
+                // Retention has deleted the first events; the remaining ones are read.
                 Err(StoreError::Dropped { oldest, .. }) => {
                     store.events(who, &row.new.at, oldest - 1, EVENTS_AT_ONCE).await?
                 }
@@ -256,11 +258,11 @@ impl LoggedCalls {
             };
             let Some(last) = page.last() else { return Ok(()) };
             after = last.seq;
-            page.into_iter().for_each(|logged| self.read(logged.event));
+            page.into_iter().for_each(|logged| self.read_event(logged.event));
         }
     }
 
-    fn read(&mut self, event: AiEvent) {
+    fn read_event(&mut self, event: AiEvent) {
         match event {
             AiEvent::MessageFinal { message } => {
                 for ToolResult { tool_call_id, value, is_error, .. } in message.tool_results() {
@@ -300,7 +302,7 @@ impl LoggedCalls {
         for message in &self.messages {
             let new = message.tool_calls().filter(|call| !known.contains(&call.id));
             let results: Vec<ToolResult> =
-                new.filter_map(|call| self.outcome(call, begun)).collect();
+                new.filter_map(|call| self.outcome_of_call(call, begun)).collect();
             if results.is_empty() {
                 continue;
             }
@@ -337,7 +339,7 @@ impl LoggedCalls {
     }
 
     /// Returns the outcome of a call with an effect; `None` if the call has none, or was not made.
-    fn outcome(&self, call: &ToolCall, begun: &Begun) -> Option<ToolResult> {
+    fn outcome_of_call(&self, call: &ToolCall, begun: &Begun) -> Option<ToolResult> {
         let records = begun.get(&call.name)?;
         let (value, is_error) = match self.results.get(&call.id) {
             Some(found) => {
@@ -365,7 +367,7 @@ impl LoggedCalls {
 }
 
 /// Appends messages to those of an input.
-fn append(input: &mut Json, channel: &str, messages: &[Message]) {
+fn append_messages(input: &mut Json, channel: &str, messages: &[Message]) {
     let Json::Object(members) = input else { return };
     let present = members.entry(channel).or_insert_with(|| json!([]));
     if !present.is_array() {

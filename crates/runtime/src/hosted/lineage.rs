@@ -49,6 +49,7 @@ impl Lineage {
             found.push(Origin { branch: next, earlier });
         }
         let found: Arc<[Origin]> = found.into();
+        // A stored checkpoint never changes, so the list is valid as long as the run.
         known().insert(branch, Arc::clone(&found));
         Ok(found)
     }

@@ -34,6 +34,8 @@ pub(super) fn local_host(
         Arc::clone(writer) as _,
         Arc::clone(&context.recent),
     );
+    // All write to the log of the calls: a record that a call refers to is committed with it or
+    // before it.
     let past = PastCalls::new(
         Arc::clone(&context.store),
         Arc::clone(&context.clock),
@@ -49,8 +51,8 @@ pub(super) fn local_host(
         claim: run.claim.clone(),
         log: Arc::clone(&writer.calls),
         lost,
-        lineage: lineage(run),
-        elsewhere: elsewhere(run),
+        lineage: read_lineage(run),
+        elsewhere: read_elsewhere(run),
         past,
         remote_threads,
     };
@@ -63,7 +65,7 @@ pub(super) fn local_host(
     }
 }
 
-fn elsewhere(run: &ClaimedRun) -> ReadElsewhere {
+fn read_elsewhere(run: &ClaimedRun) -> ReadElsewhere {
     let store = &run.context.store;
     ReadElsewhere {
         store: Arc::clone(store),
@@ -82,7 +84,7 @@ fn elsewhere(run: &ClaimedRun) -> ReadElsewhere {
     }
 }
 
-fn lineage(run: &ClaimedRun) -> Option<Lineage> {
+fn read_lineage(run: &ClaimedRun) -> Option<Lineage> {
     let new = &run.row.new;
     let waits = run.graph.semantics().unanswered == Unanswered::Wait;
     let reuses = match new.options.reuse_from {

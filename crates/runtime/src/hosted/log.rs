@@ -86,6 +86,7 @@ impl CallLog {
             return Err(usage);
         }
         waiting.usage.push(usage);
+        // Released first: the task that is woken takes this lock.
         drop(waiting);
         self.arrived.notify_one();
         Ok(())
@@ -139,6 +140,7 @@ impl CallLog {
         }
         {
             let mut waiting = self.lock();
+            // Records are only appended meanwhile: the first ones are those of the commit.
             waiting.calls.drain(..calls);
             waiting.usage.drain(..usage);
             waiting.effects.drain(..effects);

@@ -45,7 +45,7 @@ impl ReadElsewhere {
         let found = self.found.get_or_try_init(|| async {
             let mut patience = Patience::new();
             loop {
-                match self.read().await {
+                match self.read_calls().await {
                     Err(RuntimeError::Store(error)) => {
                         patience.after(error, self.clock.as_ref(), &self.run, None).await?;
                     }
@@ -56,7 +56,7 @@ impl ReadElsewhere {
         found.await.map(Arc::clone)
     }
 
-    async fn read(&self) -> Result<MadeElsewhere, RuntimeError> {
+    async fn read_calls(&self) -> Result<MadeElsewhere, RuntimeError> {
         let thread = &self.run.thread;
         let mut found = MadeElsewhere::default();
         let runs = self.store.runs(&self.who, thread).await?;
@@ -80,6 +80,7 @@ impl ReadElsewhere {
         let mut recorded = RecordedCalls::default();
         let mut ids = BTreeSet::new();
         for row in self.store.runs(&self.who, thread).await? {
+            // The plan of this graph decodes no checkpoint of another one.
             if row.new.graph == self.graph {
                 ids.extend(row.last_checkpoint);
             }
@@ -93,6 +94,7 @@ impl ReadElsewhere {
         }
         recorded.branches = branches.into_iter().collect();
         for call in self.store.calls(&self.who, thread).await? {
+            // A call that changes nothing can be made again.
             if call.effect != Effect::ReadOnly {
                 recorded.calls.insert(call.key, Arc::new(call));
             }

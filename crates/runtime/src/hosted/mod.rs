@@ -14,6 +14,7 @@ mod driver;
 mod end;
 mod environment;
 mod finish;
+mod held;
 mod journal;
 mod left_behind;
 mod lineage;
@@ -29,4 +30,4 @@ mod writer;
 
 pub(crate) use accepted::{AcceptedRun, ModeReceiver, Requester};
 pub(crate) use claimed::ClaimedRun;
-pub(crate) use end::{ClaimEnd, LazyOutcome, ready};
+pub(crate) use end::{ClaimEnd, LazyOutcome, ready_outcome};

@@ -48,7 +48,7 @@ impl ClaimedRun {
             }
         }
         if !attempts.begun {
-            run = self.placed(run, begins_at);
+            run = self.begin_at_checkpoint(run, begins_at);
         }
         match attempts.progress(&self.row.new.input) {
             Some(earlier) => run.continued(earlier),
@@ -83,7 +83,7 @@ impl ClaimedRun {
     }
 
     /// Sets the checkpoint at which the run begins.
-    fn placed(&self, run: GraphRun, begins_at: Option<CheckpointId>) -> GraphRun {
+    fn begin_at_checkpoint(&self, run: GraphRun, begins_at: Option<CheckpointId>) -> GraphRun {
         match (&self.row.new.options.within, begins_at) {
             (Some(within), at) => {
                 let ns = within.namespace.clone();

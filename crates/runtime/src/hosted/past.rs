@@ -60,9 +60,12 @@ impl PastCalls {
         }
         let mut past = self.lock();
         let Some(known) = past.as_mut() else { return Ok(Admitted::NoRecords) };
+        // The call of an attempt that runs again counts once.
         if known.calls.iter().any(|past| past.key == key) {
             return Ok(Admitted::Yes { key });
         }
+        // Decided and recorded under one lock: of two tasks that ask for the last permitted call,
+        // one gets it.
         if let Err(reason) = (call.decide)(&known.calls) {
             return Ok(Admitted::No { reason });
         }
@@ -70,6 +73,7 @@ impl PastCalls {
         let args = call.args.clone();
         let begun = PastCall { key, tool, args, succeeded: false };
         let content = Content::json(FORMAT, &begun)?;
+        // In the log before the call: the commit of its intent includes this record.
         self.log.write([Effect::append(known.sequence.clone(), content)]);
         known.calls.push(begun);
         Ok(Admitted::Yes { key })
@@ -122,6 +126,8 @@ impl PastCalls {
 
     async fn try_read_past(&self) -> Result<Known, StoreError> {
         let mut at = self.at.clone();
+        // A run that answers questions continues the one that asked them, and its calls count with
+        // it.
         while let Some(run) = self.store.run(&self.who, &at).await?.answers {
             at = RunRef { run, ..at };
         }

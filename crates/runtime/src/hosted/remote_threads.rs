@@ -42,10 +42,10 @@ impl RemoteThreadIds {
 
     /// Returns the id for a use, and draws it if it is new.
     pub(super) async fn id_of(&self, of: RemoteUse) -> Result<String, StoreError> {
-        if let Some(known) = self.find(of.name) {
+        if let Some(known) = self.find_known(of.name) {
             return Ok(known);
         }
-        let stored = self.read(of.name).await?;
+        let stored = self.read_record(of.name).await?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         // Another task of the superstep may have drawn it meanwhile.
         if let Some(known) = known.get(&of.name) {
@@ -56,6 +56,8 @@ impl RemoteThreadIds {
             None => {
                 let thread = Uuid::from_u128(self.clock.unique()).to_string();
                 let record = RemoteThreadRecord { server: of.server, thread: thread.clone() };
+                // In the log before the call that uses the id: the commit of its intent includes
+                // this record.
                 self.log.write([record_of(&self.at.thread, of.name, &record)?]);
                 thread
             }
@@ -64,12 +66,12 @@ impl RemoteThreadIds {
         Ok(id)
     }
 
-    fn find(&self, name: Hash) -> Option<String> {
+    fn find_known(&self, name: Hash) -> Option<String> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&name).cloned()
     }
 
     /// Reads a record; a temporarily unreachable store pauses the call.
-    async fn read(&self, name: Hash) -> Result<Option<RemoteThreadRecord>, StoreError> {
+    async fn read_record(&self, name: Hash) -> Result<Option<RemoteThreadRecord>, StoreError> {
         let mut patience = Patience::new();
         loop {
             match recorded(self.store.as_ref(), &self.who, &self.at.thread, name).await {

@@ -36,11 +36,11 @@ impl RunResources {
             let used = used + options.spent.unwrap_or_default();
             budget = Arc::new(BudgetWithin::new(budget, LimitedBudget::new(limits, used)));
         }
-        Ok(Self { caller, budget, dependencies: dependencies(run).await? })
+        Ok(Self { caller, budget, dependencies: make_dependencies(run).await? })
     }
 }
 
-async fn dependencies(run: &ClaimedRun) -> Result<Dependencies, RuntimeError> {
+async fn make_dependencies(run: &ClaimedRun) -> Result<Dependencies, RuntimeError> {
     let id = &run.row.new.graph;
     let made = match run.context.dependencies.get(id) {
         None => Dependencies::new(),

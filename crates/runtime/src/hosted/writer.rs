@@ -2,6 +2,7 @@
 
 use super::claimed::ClaimedRun;
 use super::decisions::Decisions;
+use super::held::{Held, append_held, measure_batch};
 use super::log::{CallLog, Waiting};
 use super::open_steps::OpenSteps;
 use crate::context::WorkerContext;
@@ -50,9 +51,6 @@ pub(super) struct Writer {
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-/// Writes and events that wait for a commit.
-type Held = (Arc<CheckpointBatch>, Vec<AiEvent>);
-
 #[derive(Debug)]
 struct State {
     /// The event of the run's beginning, until it is committed.
@@ -67,11 +65,8 @@ struct State {
 impl State {
     /// Adds a batch; returns `true` if there is enough for a commit.
     fn hold(&mut self, batch: CheckpointBatch, own: Vec<AiEvent>) -> bool {
-        let blobs = batch.blobs.iter().map(|(_, bytes)| bytes.len());
-        let rows = batch.checkpoints.iter().map(|new| new.body.len() + new.tasks.len());
-        let parts = batch.pending.iter().map(|part| part.body.len());
-        self.held_bytes += blobs.chain(rows).chain(parts).sum::<usize>();
-        self.held = Some(with(self.held.take(), batch, own));
+        self.held_bytes += measure_batch(&batch);
+        self.held = Some(append_held(self.held.take(), batch, own));
         self.held_bytes > HELD_BYTES_MAX
     }
 }
@@ -165,14 +160,14 @@ impl Writer {
         if dead.is_empty() {
             self.bus.nothing_left();
         }
-        events.extend(resets(dead));
+        events.extend(reset_events(dead));
         let mut state = self.state.lock().await;
         self.commit(&mut state, Commit { events, ..Commit::default() }).await
     }
 
     /// Voids the text of attempts that were interrupted with the loop.
     pub(super) async fn reset(&self) -> Result<(), StoreError> {
-        let events: Vec<_> = resets(self.bus.speaking()).collect();
+        let events: Vec<_> = reset_events(self.bus.speaking()).collect();
         if events.is_empty() {
             return Ok(());
         }
@@ -180,10 +175,12 @@ impl Writer {
         self.commit(&mut state, Commit { events, ..Commit::default() }).await
     }
 
-    /// Waits until no commit is in progress, and reserves the next one for [`commit_batch`](Claimed::commit_batch).
+    /// Waits until no commit is in progress, and reserves the next one for
+    /// [`commit_batch`](Claimed::commit_batch).
     pub(super) async fn reserve(&self) {
         let state = Arc::clone(&self.state).lock_owned().await;
-        *self.reserved() = Some(state);
+        // Nobody else commits meanwhile: `keep_log` finds the state locked.
+        *self.lock_reserved() = Some(state);
     }
 
     pub(super) fn bus(&self) -> &Arc<EventBus> {
@@ -192,10 +189,10 @@ impl Writer {
 
     /// Releases the reserved commit.
     pub(super) fn unreserve(&self) {
-        drop(self.reserved().take());
+        drop(self.lock_reserved().take());
     }
 
-    fn reserved(&self) -> std::sync::MutexGuard<'_, Option<OwnedMutexGuard<State>>> {
+    fn lock_reserved(&self) -> std::sync::MutexGuard<'_, Option<OwnedMutexGuard<State>>> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -232,7 +229,7 @@ impl Writer {
         outcome: RunOutcome,
         interrupts: Vec<Interrupt>,
     ) -> Result<RunOutcome, RuntimeError> {
-        self.end(outcome, Commit { interrupts, ..Commit::default() }).await
+        self.end_run(outcome, Commit { interrupts, ..Commit::default() }).await
     }
 
     /// Ends a run that executed no node, with the questions that are open as before.
@@ -242,7 +239,7 @@ impl Writer {
         interrupts: Vec<Interrupt>,
         wakes_at: Option<Timestamp>,
     ) -> Result<RunOutcome, RuntimeError> {
-        self.end(outcome, Commit { interrupts, wakes_at, ..Commit::default() }).await
+        self.end_run(outcome, Commit { interrupts, wakes_at, ..Commit::default() }).await
     }
 
     /// Ends the run within a superstep, with the questions that are open on the thread and the time
@@ -254,14 +251,15 @@ impl Writer {
         wakes_at: Option<Timestamp>,
     ) -> Result<RunOutcome, RuntimeError> {
         let events = outcome.questions().iter().map(AiEvent::asked).collect();
-        self.end(outcome, Commit { interrupts, events, wakes_at, ..Commit::default() }).await
+        self.end_run(outcome, Commit { interrupts, events, wakes_at, ..Commit::default() }).await
     }
 
-    async fn end(&self, outcome: RunOutcome, last: Commit) -> Result<RunOutcome, RuntimeError> {
+    async fn end_run(&self, outcome: RunOutcome, last: Commit) -> Result<RunOutcome, RuntimeError> {
         let mut state = self.state.lock().await;
         let (batch, mut events) = state.held.clone().unwrap_or_default();
         events.extend(self.take_resumed());
         events.extend(last.events);
+        // The last event of the run: followers stop at it.
         events.push(AiEvent::Done { outcome: outcome.status() });
         let finish = Some(outcome.stored());
         let wakes_at = match outcome {
@@ -274,6 +272,7 @@ impl Writer {
         self.commit(&mut state, commit).await?;
         // Only after the commit: a thread must not wake while the store has it as busy.
         wakes_at.into_iter().for_each(|at| self.context.timers.add(at));
+        // Not before: a commit that failed leaves the held superstep to the next attempt.
         (state.held, state.held_bytes) = (None, 0);
         Ok(outcome)
     }
@@ -415,6 +414,7 @@ impl Writer {
             // The run got past the place at which its workers died: the next suspect may start.
             self.hold(None);
         }
+        // Only what is on disk counts as reported: a failed commit is made again.
         if reports {
             let mut open_steps = self.open_steps();
             own.iter().for_each(|event| open_steps.read(event));
@@ -451,7 +451,7 @@ impl Claimed for Writer {
         report: CheckpointReport,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async move {
-            let reserved = self.reserved().take();
+            let reserved = self.lock_reserved().take();
             let mut state = match reserved {
                 Some(state) => state,
                 None => Arc::clone(&self.state).lock_owned().await,
@@ -466,7 +466,7 @@ impl Claimed for Writer {
                 let commits = report.begins_branch || full && !report.is_last;
                 return if commits { self.commit_held(&mut state).await } else { Ok(()) };
             }
-            let (batch, events) = with(state.held.clone(), batch, own);
+            let (batch, events) = append_held(state.held.clone(), batch, own);
             // The last superstep waits for the end of the run: both are one commit, so that a crash
             // between them cannot leave a thread whose state has ended and whose run has not. A
             // checkpoint that is read back is committed at once.
@@ -482,19 +482,7 @@ impl Claimed for Writer {
     }
 }
 
-/// Appends new writes and their events to the waiting ones.
-fn with(held: Option<Held>, batch: CheckpointBatch, own: Vec<AiEvent>) -> Held {
-    let Some((mut all, mut events)) = held else { return (Arc::new(batch), own) };
-    let CheckpointBatch { checkpoints, pending, blobs, layouts } = Arc::make_mut(&mut all);
-    checkpoints.extend(batch.checkpoints);
-    pending.extend(batch.pending);
-    blobs.extend(batch.blobs);
-    layouts.extend(batch.layouts);
-    events.extend(own);
-    (all, events)
-}
-
 /// Returns the events that reset tasks whose attempts were cancelled.
-fn resets(tasks: BTreeSet<AttemptReset>) -> impl Iterator<Item = AiEvent> {
+fn reset_events(tasks: BTreeSet<AttemptReset>) -> impl Iterator<Item = AiEvent> {
     tasks.into_iter().map(AiEvent::AttemptReset)
 }

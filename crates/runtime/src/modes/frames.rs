@@ -154,7 +154,7 @@ impl FrameList {
     }
 
     fn push(&mut self, mode: Modes, ns: &str, slot: FrameSlot, event: StreamEvent) {
-        let item = StreamItem { ns: parts(ns), event }.in_form(self.form);
+        let item = StreamItem { ns: namespace_parts(ns), event }.in_form(self.form);
         self.add(Some(mode), slot, FrameContent::Item(item));
     }
 
@@ -167,6 +167,6 @@ impl FrameList {
 }
 
 /// The parts of a namespace.
-fn parts(ns: &str) -> Vec<String> {
+fn namespace_parts(ns: &str) -> Vec<String> {
     if ns.is_empty() { Vec::new() } else { ns.split('|').map(str::to_owned).collect() }
 }

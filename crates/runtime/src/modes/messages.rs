@@ -136,7 +136,7 @@ impl PartialText {
             (AiEvent::TextDelta { delta }, Some(at)) => {
                 let Some(id) = at.message.clone() else { return Vec::new() };
                 self.0.text_at(at);
-                vec![of(at, MessagePart::Chunk { id, text: delta.clone() })]
+                vec![message_of_piece(at, MessagePart::Chunk { id, text: delta.clone() })]
             }
             (AiEvent::AttemptReset(reset), _) => self.reset(reset),
             _ => Vec::new(),
@@ -146,12 +146,12 @@ impl PartialText {
     fn reset(&mut self, reset: &AttemptReset) -> Vec<OfMessage> {
         let event = |OpenText { at, .. }: OpenText<()>| {
             let id = at.message.clone()?;
-            Some(of(&at, MessagePart::Reset { id }))
+            Some(message_of_piece(&at, MessagePart::Reset { id }))
         };
         self.0.reset(reset).into_iter().filter_map(event).collect()
     }
 }
 
-fn of(at: &PieceAt, part: MessagePart) -> OfMessage {
+fn message_of_piece(at: &PieceAt, part: MessagePart) -> OfMessage {
     (at.ns.clone(), StreamEvent::Message { part, node: at.node.clone(), step: at.step })
 }

@@ -24,4 +24,4 @@ pub use frame::{Frame, FrameContent};
 pub(crate) use projection::Projections;
 pub(crate) use reader::Source;
 pub use stream::{Events, RunOutput, Selection, Subgraphs, Until};
-pub(crate) use stream::{Followed, output};
+pub(crate) use stream::{Followed, follow_output};

@@ -69,7 +69,7 @@ pub(super) struct Membership {
     modes: Modes,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -83,7 +83,7 @@ impl Projections {
         form: StateForm,
     ) -> Membership {
         let key = (source.who.org.clone(), run.clone(), form == StateForm::Whole);
-        let mut runs = locked(&self.0);
+        let mut runs = lock_unpoisoned(&self.0);
         let known = runs.get(&key).and_then(Weak::upgrade);
         let projection = known.unwrap_or_else(|| {
             let state = Mutex::default();
@@ -94,7 +94,7 @@ impl Projections {
         });
         runs.insert(key, Arc::downgrade(&projection));
         drop(runs);
-        let number = locked(&projection.state).join(modes);
+        let number = lock_unpoisoned(&projection.state).join(modes);
         Membership { projection, number, modes }
     }
 }
@@ -102,7 +102,7 @@ impl Projections {
 impl Drop for Projection {
     fn drop(&mut self) {
         let Some(registry) = self.registry.upgrade() else { return };
-        let mut runs = locked(&registry.0);
+        let mut runs = lock_unpoisoned(&registry.0);
         // A follower may have joined since, with a projection of its own.
         if runs.get(&self.key).is_some_and(|known| known.strong_count() == 0) {
             runs.remove(&self.key);
@@ -112,7 +112,7 @@ impl Drop for Projection {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        locked(&self.projection.state).leave(self.number);
+        lock_unpoisoned(&self.projection.state).leave(self.number);
     }
 }
 
@@ -127,38 +127,38 @@ impl Membership {
         seq: u64,
     ) -> Result<Arc<EventFrames>, RuntimeError> {
         let Projection { state, .. } = &*self.projection;
-        let slot = locked(state).slot(seq);
+        let slot = lock_unpoisoned(state).slot(seq);
         let mut computed = slot.lock().await;
         if let Some(found) = computed.as_ref().filter(|found| found.modes.all_of(self.modes)) {
             return Ok(Arc::clone(found));
         }
-        let modes = self.wanted(before);
+        let modes = self.wanted_modes(before);
         let found = Arc::new(self.projection.compute(progress, event, seq, modes).await?);
         if modes.any_of(Modes::MESSAGES) {
             self.pass(before, seq);
         }
         *computed = Some(Arc::clone(&found));
         drop(computed);
-        let is_shared = locked(state).followers.len() > 1;
+        let is_shared = lock_unpoisoned(state).followers.len() > 1;
         let bytes = if is_shared { found.size() } else { 0 };
-        locked(state).retain(seq, slot, bytes);
+        lock_unpoisoned(state).retain(seq, slot, bytes);
         Ok(found)
     }
 
     /// Returns `true` if all messages up to this event are known.
     pub(super) fn knows_messages(&self, seq: u64) -> bool {
-        locked(&self.projection.messages).includes(seq)
+        lock_unpoisoned(&self.projection.messages).includes(seq)
     }
 
     /// Records an event without messages.
     pub(super) fn pass(&self, before: u64, seq: u64) {
-        locked(&self.projection.messages).pass(before, seq);
+        lock_unpoisoned(&self.projection.messages).pass(before, seq);
     }
 
     /// Modes whose frames are computed after an event: those of all followers. Messages are only
     /// computed when those of all earlier events are known.
-    fn wanted(&self, before: u64) -> Modes {
-        let all = locked(&self.projection.state).modes();
+    fn wanted_modes(&self, before: u64) -> Modes {
+        let all = lock_unpoisoned(&self.projection.state).modes();
         if self.knows_messages(before) { all } else { all.without(Modes::MESSAGES) | self.modes }
     }
 }

@@ -52,29 +52,29 @@ impl EventReader<'_> {
         frames: &mut Frames<'_>,
     ) -> Result<(), RuntimeError> {
         match event {
-            AiEvent::Checkpoint(stored) => self.checkpoint(stored, frames).await?,
+            AiEvent::Checkpoint(stored) => self.add_checkpoint(stored, frames).await?,
             AiEvent::TasksStarted { ns, checkpoint, tasks, outside } => {
                 let again = self.progress.begin_again(ns, *checkpoint, *outside);
-                self.continued(ns, tasks, again, frames).await?;
+                self.add_continued(ns, tasks, again, frames).await?;
                 self.progress.note_reused(ns, tasks);
             }
             AiEvent::TasksEnded { ns, ended, .. } => {
-                self.ended(ns, ended, frames).await?;
+                self.add_ends(ns, ended, frames).await?;
                 self.progress.note_ended(ns, ended);
             }
-            AiEvent::Done { outcome: RunStatus::Interrupted } => self.stopped(frames).await?,
+            AiEvent::Done { outcome: RunStatus::Interrupted } => self.add_stop(frames).await?,
             _ => {}
         }
         Ok(())
     }
 
-    async fn checkpoint(
+    async fn add_checkpoint(
         &mut self,
         stored: &CheckpointStored,
         frames: &mut Frames<'_>,
     ) -> Result<(), RuntimeError> {
         if stored.source == CheckpointSource::Loop && self.progress.loops.contains_key(&stored.ns) {
-            self.close(stored, frames).await?;
+            self.add_close(stored, frames).await?;
         }
         self.progress.note_checkpoint(stored);
         let Some(step) = self.open_step(&stored.ns, frames).await? else { return Ok(()) };
@@ -92,7 +92,7 @@ impl EventReader<'_> {
     }
 
     /// Adds the ends of the tasks of a superstep that is closed, and the values after it.
-    async fn close(
+    async fn add_close(
         &mut self,
         stored: &CheckpointStored,
         frames: &mut Frames<'_>,
@@ -110,7 +110,7 @@ impl EventReader<'_> {
         Ok(())
     }
 
-    async fn continued(
+    async fn add_continued(
         &mut self,
         ns: &str,
         tasks: &[TaskDue],
@@ -159,7 +159,7 @@ impl EventReader<'_> {
         true
     }
 
-    async fn ended(
+    async fn add_ends(
         &mut self,
         ns: &str,
         ended: &[TaskEnd],
@@ -175,7 +175,7 @@ impl EventReader<'_> {
     }
 
     /// Adds the values with the writes of finished tasks when the run stopped within a superstep.
-    async fn stopped(&mut self, frames: &mut Frames<'_>) -> Result<(), RuntimeError> {
+    async fn add_stop(&mut self, frames: &mut Frames<'_>) -> Result<(), RuntimeError> {
         let Some(step) = self.open_step("", frames).await? else { return Ok(()) };
         let still_open = self.progress.still_open();
         if !still_open.is_empty() {

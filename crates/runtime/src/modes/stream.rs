@@ -100,7 +100,7 @@ pub(crate) struct Followed {
 }
 
 /// The events of a run after a position with their frames, until its last event.
-pub(crate) fn output(
+pub(crate) fn follow_output(
     projections: &Arc<Projections>,
     followed: Followed,
     select: Selection,
@@ -154,18 +154,18 @@ impl FrameFollower {
             if event.position().is_some_and(|position| position > self.after) {
                 self.next.push_back(RunOutput::Event(Box::new(event.clone())));
             }
-            if let Err(error) = self.read(&event).await {
+            if let Err(error) = self.read_event(&event).await {
                 return Some(Err(error));
             }
         }
     }
 
     /// Adds the frames of the next event of the log.
-    async fn read(&mut self, event: &RunEvent) -> Result<(), RuntimeError> {
+    async fn read_event(&mut self, event: &RunEvent) -> Result<(), RuntimeError> {
         let Some(mut list) = FrameList::new(event, self.select.form) else { return Ok(()) };
         let Some(seq) = event.seq.filter(|_| refers_to_checkpoints(&event.event)) else {
             list.event(event, &mut self.text);
-            self.add(&list.into_frames());
+            self.add_frames(&list.into_frames());
             if let Some(seq) = event.seq {
                 self.projection.pass(self.seq, seq);
                 self.follow(event, seq);
@@ -181,7 +181,7 @@ impl FrameFollower {
         let found = Box::pin(frames).await?;
         (self.seq, self.progress) = (seq, Arc::clone(&found.next));
         self.text.end(&found.returned);
-        self.add(&found.frames);
+        self.add_frames(&found.frames);
         Ok(())
     }
 
@@ -202,7 +202,7 @@ impl FrameFollower {
     }
 
     /// Adds the frames that the client selected and has not received.
-    fn add(&mut self, frames: &[OfMode]) {
+    fn add_frames(&mut self, frames: &[OfMode]) {
         let Selection { modes, subgraphs, .. } = self.select;
         let after = self.after;
         let is_shown = |(mode, frame): &&OfMode| {

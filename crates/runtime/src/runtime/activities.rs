@@ -92,7 +92,7 @@ impl Runtime {
     pub fn attend(&self, who: &Principal, thread: &ThreadId) {
         let key = (who.org.clone(), thread.clone());
         let Some(signal) = self.0.mailboxes.enter(&key) else { return };
-        tokio::spawn(attend(Arc::downgrade(&self.0), who.clone(), key, signal));
+        tokio::spawn(attend_mailbox(Arc::downgrade(&self.0), who.clone(), key, signal));
     }
 
     /// Checks that a graph which is hosted here can read the state of a thread.
@@ -106,14 +106,14 @@ impl Runtime {
         thread: &ThreadId,
     ) -> Result<(), RuntimeError> {
         let graph = self.graph(graph)?;
-        match self.reads(who, &graph, thread).await {
+        match self.check_readable(who, &graph, thread).await {
             Err(error) if is_of_other_graph(&error) => Err(error),
             _ => Ok(()),
         }
     }
 
     /// Reads a thread as a run would. This decodes types of users, which may panic.
-    async fn reads(
+    async fn check_readable(
         &self,
         who: &Principal,
         graph: &CompiledGraph,
@@ -226,7 +226,12 @@ fn is_of_other_graph(error: &RuntimeError) -> bool {
 }
 
 /// Executes the activities of a mailbox, as long as the runtime exists.
-async fn attend(runtime: Weak<Inner>, who: Principal, key: (OrgId, ThreadId), signal: Arc<Notify>) {
+async fn attend_mailbox(
+    runtime: Weak<Inner>,
+    who: Principal,
+    key: (OrgId, ThreadId),
+    signal: Arc<Notify>,
+) {
     let mut checked = None;
     while let Some(inner) = runtime.upgrade() {
         let runtime = Runtime(inner);

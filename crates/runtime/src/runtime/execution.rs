@@ -3,7 +3,7 @@
 use super::core::{LocalRun, Runtime};
 use super::slots::Slot;
 use crate::follow::{Follow, Follower, RunLog};
-use crate::hosted::{AcceptedRun, ClaimEnd, ClaimedRun, LazyOutcome, Requester, ready};
+use crate::hosted::{AcceptedRun, ClaimEnd, ClaimedRun, LazyOutcome, Requester, ready_outcome};
 use futures_util::FutureExt;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -235,7 +235,7 @@ impl Registration {
                     return report(Err(RuntimeError::from(error)));
                 }
             };
-            let ConnectedRun { run, handle, outcome } = self.connect(run, claim, row);
+            let ConnectedRun { run, handle, outcome } = self.connect_run(run, claim, row);
             let runtime = self.runtime.clone();
             let log = runtime.log(run.who.clone(), handle.run.clone());
             let follow = Follow { log, graph: run.graph.clone() };
@@ -251,7 +251,7 @@ impl Registration {
             match end {
                 ClaimEnd::Recorded(outcome) => report(outcome),
                 ClaimEnd::Unrecorded(unrecorded) => {
-                    report(ready(unrecorded.outcome.clone()));
+                    report(ready_outcome(unrecorded.outcome.clone()));
                     Box::pin(unrecorded.record()).await;
                 }
                 // Remaining watchers learn that the run continues elsewhere.
@@ -259,7 +259,7 @@ impl Registration {
                 ClaimEnd::Lost => {
                     let outcome = Box::pin(follow.end()).await;
                     bus.give_up(AiEvent::Done { outcome: outcome.status() });
-                    report(ready(outcome));
+                    report(ready_outcome(outcome));
                 }
             }
         });
@@ -274,7 +274,7 @@ impl Registration {
     }
 
     /// Connects a claimed run to those that follow it here.
-    fn connect(&self, run: AcceptedRun, claim: Claim, row: RunRow) -> ConnectedRun {
+    fn connect_run(&self, run: AcceptedRun, claim: Claim, row: RunRow) -> ConnectedRun {
         if row.cancel_requested {
             self.cancel.send_replace(true);
         }
@@ -293,11 +293,11 @@ impl Registration {
 
 /// Returns the outcome of a run; its output is converted to JSON only when the future is polled.
 fn receive_outcome(outcome: oneshot::Receiver<LazyOutcome>) -> BoxFuture<'static, RunOutcome> {
-    Box::pin(outcome.map(|ended| ended.map_or_else(|_| stopped(), |outcome| outcome())))
+    Box::pin(outcome.map(|ended| ended.map_or_else(|_| stopped_outcome(), |outcome| outcome())))
 }
 
 /// Returns the outcome reported for a run that ends in another process.
-pub(super) fn stopped() -> RunOutcome {
+pub(super) fn stopped_outcome() -> RunOutcome {
     RunOutcome::Failed {
         fault: Fault::new(
             weftwork_graph::NODE_FAILED,

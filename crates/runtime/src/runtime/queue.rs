@@ -5,7 +5,7 @@
 //! process dies, the run is found by recovery once it is due.
 
 use super::core::{Inner, Runtime};
-use super::execution::stopped;
+use super::execution::stopped_outcome;
 use super::slots::{Load, Slot};
 use crate::hosted::{AcceptedRun, Requester};
 use futures_util::{FutureExt, StreamExt, stream};
@@ -142,7 +142,7 @@ impl Runtime {
         let outcome = async {
             match outcome.await {
                 Ok(begun) => begun.await,
-                Err(_) => stopped(),
+                Err(_) => stopped_outcome(),
             }
         };
         RunHandle { run: at, events: events.flatten_stream().boxed(), outcome: Box::pin(outcome) }
@@ -191,7 +191,7 @@ impl Runtime {
                     }
                     // Fails only without a sender, and this runtime has one.
                     _ = ends.changed() => {
-                        if !before.as_ref().is_some_and(|run| self.executes(run)) {
+                        if !before.as_ref().is_some_and(|run| self.executes_run(run)) {
                             break;
                         }
                     }
@@ -210,7 +210,7 @@ impl Runtime {
     /// Takes over a run whose worker is dead, because others wait for it.
     async fn take_before(&self, who: &Principal, at: &RunRef, before: Option<String>) {
         let Some(Ok(run)) = before.map(RunId::new) else { return };
-        if self.executes(run.as_str()) {
+        if self.executes_run(run.as_str()) {
             return;
         }
         let before = RunRef { thread: at.thread.clone(), run };
@@ -232,7 +232,7 @@ impl Runtime {
         Ok(())
     }
 
-    fn executes(&self, run: &str) -> bool {
+    fn executes_run(&self, run: &str) -> bool {
         self.running().keys().any(|id| id.as_str() == run)
     }
 }

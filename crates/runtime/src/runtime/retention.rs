@@ -36,7 +36,8 @@ impl Runtime {
         untouched_for: Duration,
         waiting: Waiting,
     ) -> Result<Vec<ThreadId>, RuntimeError> {
-        let which = Untouched { before: self.ago(untouched_for), waiting, limit: usize::MAX };
+        let which =
+            Untouched { before: self.time_before(untouched_for), waiting, limit: usize::MAX };
         let deleted = delete_all_untouched(self.store().as_ref(), who, which).await;
         self.0.remote_servers.deleted.notify_one();
         Ok(deleted?)
@@ -55,7 +56,7 @@ impl Runtime {
         untouched_for: Duration,
         keep: usize,
     ) -> Result<Vec<ThreadId>, RuntimeError> {
-        let before = self.ago(untouched_for);
+        let before = self.time_before(untouched_for);
         let waiting = Waiting::Included;
         let which = Untouched { before, waiting, limit: usize::MAX };
         let context = self.0.context.looking(who);
@@ -87,7 +88,7 @@ impl Runtime {
         who: &Principal,
         ended_for: Duration,
     ) -> Result<u64, RuntimeError> {
-        Ok(drop_all_events(self.store().as_ref(), who, self.ago(ended_for)).await?)
+        Ok(drop_all_events(self.store().as_ref(), who, self.time_before(ended_for)).await?)
     }
 
     /// Frees the space of all expired items, of all organisations, and returns their number.
@@ -116,7 +117,7 @@ impl Runtime {
         Ok(delete_lapsed(self.store().as_ref(), who, now).await?)
     }
 
-    fn ago(&self, duration: Duration) -> Timestamp {
+    fn time_before(&self, duration: Duration) -> Timestamp {
         let ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         Timestamp(self.0.context.clock.now().0.saturating_sub(ms))
     }

@@ -1,7 +1,7 @@
 //! Orderly shutdown.
 
 use super::core::Runtime;
-use super::execution::stopped;
+use super::execution::stopped_outcome;
 use futures_util::{FutureExt, StreamExt, stream};
 use std::sync::Arc;
 use std::task::Poll;
@@ -68,7 +68,7 @@ impl Runtime {
             tokio::select! {
                 biased;
                 ended = &mut outcome => ended,
-                () = outcome_ends => stopped(),
+                () = outcome_ends => stopped_outcome(),
             }
         };
         RunHandle { run, events: events.fuse().boxed(), outcome: outcome.boxed() }

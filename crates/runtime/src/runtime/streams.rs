@@ -2,7 +2,7 @@
 
 use super::core::Runtime;
 use crate::follow::{FollowFrom, Follower, ThreadRuns};
-use crate::modes::{Events, Followed, Frame, RunOutput, Selection, Source, Until, output};
+use crate::modes::{Events, Followed, Frame, RunOutput, Selection, Source, Until, follow_output};
 use futures_util::stream::unfold;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl sealed::Opens for RunRef {
             let output = runtime.output_of_run(who, self, from, select).await?;
             let run = self.clone();
             let output = output.map(move |output| Ok(Output { run: run.clone(), output: output? }));
-            Ok(selected(output, select.events))
+            Ok(select_events(output, select.events))
         })
     }
 }
@@ -115,12 +115,12 @@ impl sealed::Opens for ThreadId {
         select: Selection,
     ) -> BoxFuture<'a, Result<OutputStream, RuntimeError>> {
         let output = runtime.output_of_thread(who, self, from, select);
-        Box::pin(async move { Ok(selected(output, select.events)) })
+        Box::pin(async move { Ok(select_events(output, select.events)) })
     }
 }
 
 /// Leaves events out if they are not selected.
-fn selected(
+fn select_events(
     output: impl Stream<Item = Result<Output, RuntimeError>> + Send + 'static,
     events: Events,
 ) -> OutputStream {
@@ -213,7 +213,7 @@ impl Runtime {
             return Ok(events.map(|event| Ok(RunOutput::Event(Box::new(event)))).boxed());
         }
         let followed = self.followed(who, run).await?;
-        Ok(output(self.projections(), followed, select, after))
+        Ok(follow_output(self.projections(), followed, select, after))
     }
 
     fn output_of_thread(
@@ -299,7 +299,7 @@ impl ThreadFollower {
             None
         };
         let output = match followed {
-            Some(followed) => output(self.runtime.projections(), followed, self.select, at),
+            Some(followed) => follow_output(self.runtime.projections(), followed, self.select, at),
             None => {
                 let log = self.runtime.log(self.who.clone(), run.clone());
                 let events = Follower::of_run(log, at).events_or_error();

@@ -22,7 +22,7 @@ const KINDS: [CallKind; 3] = [CallKind::Model, CallKind::Tool, CallKind::Once];
 const EFFECTS: [Effect; 3] = [Effect::ReadOnly, Effect::StateChange, Effect::ExternalSideEffect];
 
 /// Returns the number of a kind and an effect.
-fn what(kind: CallKind, effect: Effect) -> u8 {
+fn kind_and_effect(kind: CallKind, effect: Effect) -> u8 {
     let kind = match kind {
         CallKind::Model => 0,
         CallKind::Tool => 1,
@@ -47,7 +47,7 @@ fn write_one(out: &mut Writer, of: &str, call: &CallRecord) -> Result<(), String
     let CallRecord { made, possibly_paid, reused, opened_at, settled_at, .. } = call;
     let has = |yes: bool, flag: u8| if yes { flag } else { 0 };
     out.raw(&key.0.0);
-    out.byte(what(*kind, *effect));
+    out.byte(kind_and_effect(*kind, *effect));
     out.byte(
         has(*state == CallState::Settled, flag::SETTLED)
             | has(result.is_some(), flag::RESULT)

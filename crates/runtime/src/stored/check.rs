@@ -54,7 +54,7 @@ pub fn check_names(hash: Hash, bytes: &[u8]) -> Result<(), StoreError> {
         *to = from;
     }
     let place = || format!("names `{hash}` that rows leave out");
-    Layout::read(id, bytes).map(drop).map_err(|error| problem(place(), error))
+    Layout::read(id, bytes).map(drop).map_err(|error| to_store_error(place(), error))
 }
 
 impl CheckedRows {
@@ -69,7 +69,7 @@ impl CheckedRows {
                     Kind::Outside => "what came from outside to ",
                 };
                 let place = format!("{part}checkpoint `{}` of thread `{thread}`{graph}", what.1);
-                self.problems.push(problem(place, error));
+                self.problems.push(to_store_error(place, error));
             }
         }
     }
@@ -86,7 +86,7 @@ fn names_of(ns: &str, kind: Kind, id: CheckpointId, bytes: &[u8]) -> Result<Hash
     Ok(names.key())
 }
 
-fn problem(location: String, error: EngineError) -> StoreError {
+fn to_store_error(location: String, error: EngineError) -> StoreError {
     match error {
         EngineError::NewerRecord { found, known } => {
             StoreError::Newer { location, found: found.into(), known: known.into() }

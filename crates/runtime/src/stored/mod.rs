@@ -70,7 +70,7 @@ impl StoreCheckpointer {
     /// Creates a checkpointer over `store` for the organisation of `who`.
     #[must_use]
     pub fn new(store: Arc<dyn CheckpointStore>, who: Principal) -> Arc<Self> {
-        Arc::new(Self::unclaimed(store, who, None))
+        Arc::new(Self::new_unclaimed(store, who, None))
     }
 
     /// Creates a checkpointer for threads that belong to another one, such as that of a session.
@@ -78,10 +78,14 @@ impl StoreCheckpointer {
     /// threads of equal names.
     #[must_use]
     pub fn owned_by(owner: ThreadId, store: Arc<dyn CheckpointStore>, who: Principal) -> Arc<Self> {
-        Arc::new(Self::unclaimed(store, who, Some(owner)))
+        Arc::new(Self::new_unclaimed(store, who, Some(owner)))
     }
 
-    fn unclaimed(store: Arc<dyn CheckpointStore>, who: Principal, owner: Option<ThreadId>) -> Self {
+    fn new_unclaimed(
+        store: Arc<dyn CheckpointStore>,
+        who: Principal,
+        owner: Option<ThreadId>,
+    ) -> Self {
         Self { store, who, owner, layouts: Arc::default(), claimed: None, recent: RecentUse::None }
     }
 
@@ -109,11 +113,11 @@ impl StoreCheckpointer {
         who: Principal,
         recent: Arc<Recent>,
     ) -> Arc<Self> {
-        Arc::new(Self { recent: RecentUse::Fill(recent), ..Self::unclaimed(store, who, None) })
+        Arc::new(Self { recent: RecentUse::Fill(recent), ..Self::new_unclaimed(store, who, None) })
     }
 
     /// Encodes checkpoints as rows.
-    fn bundle(
+    fn bundle_rows(
         &self,
         at: &CheckpointAddress,
         hint: &WriteHint,
@@ -125,12 +129,12 @@ impl StoreCheckpointer {
             report: CheckpointReport::default(),
         };
         for put in puts {
-            self.add(at, *put, &mut bundle)?;
+            self.add_checkpoint(at, *put, &mut bundle)?;
         }
         Ok(bundle)
     }
 
-    fn add(
+    fn add_checkpoint(
         &self,
         at: &CheckpointAddress,
         put: CheckpointWrite,
@@ -211,19 +215,19 @@ impl StoreCheckpointer {
     /// Adds the names that rows leave out, unless the store has them.
     fn add_layout(&self, plan: &Plan, batch: &mut CheckpointBatch) {
         let layout = plan.layout();
-        let known = self.layouts().contains_key(&layout.id());
+        let known = self.lock_layouts().contains_key(&layout.id());
         let key = layout.id().key();
         if !known && batch.layouts.iter().all(|(other, _)| *other != key) {
             batch.layouts.push((key, layout.bytes().to_vec()));
         }
     }
 
-    fn layouts(&self) -> std::sync::MutexGuard<'_, BTreeMap<LayoutId, Arc<Layout>>> {
+    fn lock_layouts(&self) -> std::sync::MutexGuard<'_, BTreeMap<LayoutId, Arc<Layout>>> {
         self.layouts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Converts the name of a thread into its id in the store.
-    fn thread(&self, name: &str) -> Result<ThreadId, CheckpointerError> {
+    fn thread_id(&self, name: &str) -> Result<ThreadId, CheckpointerError> {
         if let Some(owner) = &self.owner {
             let bits = first_128(&format!("{owner}\u{0}{name}"));
             return Ok(ThreadId::from_uuid(uuid::Uuid::from_u128(bits)));
@@ -235,8 +239,11 @@ impl StoreCheckpointer {
         })
     }
 
-    fn shelf(&self, at: &CheckpointAddress) -> Result<CheckpointNamespace, CheckpointerError> {
-        Ok(CheckpointNamespace { thread: self.thread(&at.thread)?, ns: at.ns.to_string() })
+    fn checkpoint_namespace(
+        &self,
+        at: &CheckpointAddress,
+    ) -> Result<CheckpointNamespace, CheckpointerError> {
+        Ok(CheckpointNamespace { thread: self.thread_id(&at.thread)?, ns: at.ns.to_string() })
     }
 
     /// Makes the checkpoints at this address readable.
@@ -257,11 +264,13 @@ impl StoreCheckpointer {
         let layouts = !batch.layouts.is_empty();
         match &self.claimed {
             Some(run) => run.commit_batch(batch, report).await?,
-            None => self.store.put_checkpoints(&self.who, &self.thread(&at.thread)?, batch).await?,
+            None => {
+                self.store.put_checkpoints(&self.who, &self.thread_id(&at.thread)?, batch).await?
+            }
         }
         if layouts {
             let layout = plan.layout();
-            self.layouts().insert(layout.id(), Arc::new(layout.clone()));
+            self.lock_layouts().insert(layout.id(), Arc::new(layout.clone()));
         }
         Ok(())
     }
@@ -288,7 +297,7 @@ impl Checkpointer for StoreCheckpointer {
     ) -> BoxFuture<'a, Result<Option<StoredCheckpoint>, CheckpointerError>> {
         Box::pin(async move {
             self.show(at).await?;
-            let shelf = self.shelf(at)?;
+            let shelf = self.checkpoint_namespace(at)?;
             let Some(found) = self.store.checkpoint(&self.who, &shelf, id).await? else {
                 return Ok(None);
             };
@@ -303,7 +312,8 @@ impl Checkpointer for StoreCheckpointer {
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         Box::pin(async move {
             self.show(at).await?;
-            let found = self.store.checkpoint(&self.who, &self.shelf(at)?, None).await?;
+            let found =
+                self.store.checkpoint(&self.who, &self.checkpoint_namespace(at)?, None).await?;
             Ok(found.map(|found| found.id))
         })
     }
@@ -312,7 +322,7 @@ impl Checkpointer for StoreCheckpointer {
         &'a self,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
-        Box::pin(async move { Ok(self.store.newest_id(&self.who, &self.thread(name)?).await?) })
+        Box::pin(async move { Ok(self.store.newest_id(&self.who, &self.thread_id(name)?).await?) })
     }
 
     fn list<'a>(
@@ -324,7 +334,7 @@ impl Checkpointer for StoreCheckpointer {
     ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
         Box::pin(async move {
             self.show(at).await?;
-            let shelf = self.shelf(at)?;
+            let shelf = self.checkpoint_namespace(at)?;
             let page = self.store.page(&self.who, &shelf, before, limit).await?;
             let mut reader = self.reader(&shelf, plan);
             // Outcomes of the tasks of a checkpoint refer to the row of the next one.
@@ -345,7 +355,7 @@ impl Checkpointer for StoreCheckpointer {
     ) -> WriteResult<'a> {
         let plans: SmallVec<[Arc<Plan>; 1]> =
             puts.first().map(|put| Arc::clone(put.checkpoint.machine.plan())).into_iter().collect();
-        let Bundle { batch, hint, report } = match self.bundle(at, hint, puts) {
+        let Bundle { batch, hint, report } = match self.bundle_rows(at, hint, puts) {
             Ok(bundle) => bundle,
             Err(error) => return WriteResult::Now(Err(error.into())),
         };
@@ -404,9 +414,9 @@ impl Checkpointer for StoreCheckpointer {
     }
 
     fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
-        Box::pin(
-            async move { Ok(self.store.delete_checkpoints(&self.who, &self.thread(name)?).await?) },
-        )
+        Box::pin(async move {
+            Ok(self.store.delete_checkpoints(&self.who, &self.thread_id(name)?).await?)
+        })
     }
 
     fn copy<'a>(
@@ -415,8 +425,8 @@ impl Checkpointer for StoreCheckpointer {
         to: &'a str,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move {
-            let from = self.thread(from)?;
-            let to = self.thread(to)?;
+            let from = self.thread_id(from)?;
+            let to = self.thread_id(to)?;
             Ok(self.store.copy_checkpoints(&self.who, &from, &to).await?)
         })
     }
@@ -426,7 +436,8 @@ impl Checkpointer for StoreCheckpointer {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
         Box::pin(async move {
-            let shelves = self.store.checkpoint_namespaces(&self.who, &self.thread(name)?).await?;
+            let shelves =
+                self.store.checkpoint_namespaces(&self.who, &self.thread_id(name)?).await?;
             Ok(shelves.into_iter().map(|shelf| shelf.ns.into()).collect())
         })
     }
@@ -460,7 +471,7 @@ impl StoreCheckpointer {
         for saved in kept {
             let StoredCheckpoint { checkpoint, tasks, outside, .. } = saved;
             let of = checkpoint.id;
-            self.add(
+            self.add_checkpoint(
                 at,
                 CheckpointWrite {
                     checkpoint,
@@ -490,6 +501,9 @@ impl StoreCheckpointer {
                 rows.batch.blobs.extend(blobs);
             }
         }
-        Ok(self.store.rewrite(&self.who, &self.shelf(at)?, newest, rows.batch).await?)
+        Ok(self
+            .store
+            .rewrite(&self.who, &self.checkpoint_namespace(at)?, newest, rows.batch)
+            .await?)
     }
 }

@@ -184,7 +184,7 @@ impl Reading<'_> {
         id: CheckpointId,
         key: LayoutId,
     ) -> Result<Arc<Layout>, CheckpointerError> {
-        let known = self.checkpointer.layouts().get(&key).cloned();
+        let known = self.checkpointer.lock_layouts().get(&key).cloned();
         if let Some(layout) = known {
             return Ok(layout);
         }
@@ -192,7 +192,7 @@ impl Reading<'_> {
         let bytes = found.ok_or_else(|| self.corrupt(id, "the names of its build are missing"))?;
         let layout = Layout::read(key, &bytes).map_err(|error| self.at(id, error))?;
         let layout = Arc::new(layout);
-        self.checkpointer.layouts().insert(key, Arc::clone(&layout));
+        self.checkpointer.lock_layouts().insert(key, Arc::clone(&layout));
         Ok(layout)
     }
 

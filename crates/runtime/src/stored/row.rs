@@ -37,7 +37,7 @@ pub(super) enum Kind {
     Outside = 3,
 }
 
-fn sum(kind: Kind, ns: &str, id: CheckpointId, bytes: &[u8]) -> [u8; SUM] {
+fn compute_checksum(kind: Kind, ns: &str, id: CheckpointId, bytes: &[u8]) -> [u8; SUM] {
     let mut hash = Xxh3Default::new();
     hash.update(&[kind as u8]);
     hash.update(&id.0.to_be_bytes());
@@ -49,7 +49,7 @@ fn sum(kind: Kind, ns: &str, id: CheckpointId, bytes: &[u8]) -> [u8; SUM] {
 
 /// Appends the checksum.
 pub(super) fn seal(kind: Kind, ns: &str, id: CheckpointId, bytes: &mut Vec<u8>) {
-    let sum = sum(kind, ns, id, bytes);
+    let sum = compute_checksum(kind, ns, id, bytes);
     bytes.extend_from_slice(&sum);
 }
 
@@ -64,7 +64,7 @@ pub(super) fn open_as(kind: Kind, row: &[u8]) -> Result<(LayoutId, Reader<'_>), 
 /// Returns the bytes before the checksum if the checksum matches.
 pub(super) fn open<'r>(kind: Kind, ns: &str, id: CheckpointId, row: &'r [u8]) -> Option<&'r [u8]> {
     let (bytes, found) = row.split_at_checked(row.len().checked_sub(SUM)?)?;
-    (sum(kind, ns, id, bytes) == *found).then_some(bytes)
+    (compute_checksum(kind, ns, id, bytes) == *found).then_some(bytes)
 }
 
 /// Encodes the origin of a checkpoint, and its parent.
@@ -135,7 +135,7 @@ mod tag {
 /// Encoded bytes, and the values that are stored separately.
 pub(super) type Written = (Vec<u8>, Vec<(Hash, Vec<u8>)>);
 
-fn begin(plan: &Plan, version: u8, room: usize) -> Writer {
+fn begin_row(plan: &Plan, version: u8, room: usize) -> Writer {
     let mut out = Writer::with_capacity(room);
     out.byte(version);
     out.raw(&plan.layout().id().0);
@@ -151,7 +151,7 @@ pub(super) fn write_tasks(
 ) -> Result<Written, EngineError> {
     let calls = tasks.iter().any(|(_, record)| record.calls.is_some());
     let (version, room) = if calls { (WITH_CALLS, 256) } else { (VERSION, 32) };
-    let mut out = begin(plan, version, 32 + room * tasks.len());
+    let mut out = begin_row(plan, version, 32 + room * tasks.len());
     out.refer_to(known);
     out.count(tasks.len());
     let mut nodes = plan.finder();
@@ -173,16 +173,17 @@ pub(super) fn write_tasks(
             write_output(&mut out, plan, output)?;
         }
         if let Some(details) = &record.details {
-            out.json(&**details).map_err(|reason| bad(key.name(), reason))?;
+            out.json(&**details).map_err(|reason| bad_output(key.name(), reason))?;
         }
         if let Some(calls) = &record.calls {
-            calls::write(&mut out, key.name(), calls).map_err(|reason| bad(key.name(), reason))?;
+            calls::write(&mut out, key.name(), calls)
+                .map_err(|reason| bad_output(key.name(), reason))?;
         }
     }
     Ok(out.finish())
 }
 
-fn bad(name: &str, reason: String) -> EngineError {
+fn bad_output(name: &str, reason: String) -> EngineError {
     EngineError::BadValue { channel: name.to_owned(), reason }
 }
 
@@ -229,18 +230,18 @@ pub(super) struct RowReader<'a> {
 const CALLS_MAX: usize = 1_000;
 
 impl RowReader<'_> {
-    fn output(&self) -> OutputReader<'_> {
+    fn output_reader(&self) -> OutputReader<'_> {
         OutputReader { plan: self.plan, mapped: self.mapped, elsewhere: self.elsewhere }
     }
 
     pub(super) fn tasks(&self, read: &mut Reader<'_>) -> Result<TaskRecords, EngineError> {
         let mut records = TaskRecords::new();
         for _ in 0..read.count()? {
-            let key = self.key(read)?;
+            let key = self.read_key(read)?;
             let flags = read.byte()?;
             let mut record = TaskRecord::default();
             if flags & tag::OUTPUT != 0 {
-                let output = Arc::new(read_output(read, &self.output())?);
+                let output = Arc::new(read_output(read, &self.output_reader())?);
                 record.writes = match flags & tag::EDGES {
                     0 => TaskWrites::Unfollowed(output),
                     _ => TaskWrites::Followed(output),
@@ -250,24 +251,24 @@ impl RowReader<'_> {
                 record.writes = TaskWrites::Input(Arc::default());
             }
             if flags & tag::REST != 0 {
-                record.details = Some(Box::new(self.details(read, key.as_ref())?));
+                record.details = Some(Box::new(self.read_details(read, key.as_ref())?));
             }
             if flags & tag::CALLS != 0 {
-                record.calls = calls::read(read, name(key.as_ref()), &self.output())?;
+                record.calls = calls::read(read, task_name(key.as_ref()), &self.output_reader())?;
             }
             records.extend(key.map(|key| (key, record)));
         }
-        end(read)?;
+        check_end(read)?;
         Ok(records)
     }
 
-    fn details(
+    fn read_details(
         &self,
         read: &mut Reader<'_>,
         key: Option<&TaskKey>,
     ) -> Result<TaskDetails, EngineError> {
-        let name = name(key);
-        let json = self.output().json(read, name)?;
+        let name = task_name(key);
+        let json = self.output_reader().json(read, name)?;
         serde_json::from_value(json).map_err(|error| EngineError::BadStored {
             channel: name.to_owned(),
             reason: error.to_string(),
@@ -275,7 +276,7 @@ impl RowReader<'_> {
     }
 
     /// Reads the key of a task; `None` if its node no longer exists.
-    fn key(&self, read: &mut Reader<'_>) -> Result<Option<TaskKey>, EngineError> {
+    fn read_key(&self, read: &mut Reader<'_>) -> Result<Option<TaskKey>, EngineError> {
         // A call precedes the task that made it.
         let mut calls: Vec<(Arc<str>, _)> = Vec::new();
         let mut kind = read.byte()?;
@@ -306,34 +307,34 @@ impl RowReader<'_> {
     }
 
     pub(super) fn outside(&self, read: &mut Reader<'_>) -> Result<ExternalInput, EngineError> {
-        let output = read_output(read, &self.output())?;
+        let output = read_output(read, &self.output_reader())?;
         let resume = match read.byte()? {
             0 => None,
-            1 => Some(self.output().json(read, "an answer")?),
+            1 => Some(self.output_reader().json(read, "an answer")?),
             _ => return Err(read.damaged("whether there is an answer")),
         };
-        end(read)?;
+        check_end(read)?;
         Ok(ExternalInput { output, resume })
     }
 }
 
-fn name(key: Option<&TaskKey>) -> &str {
+fn task_name(key: Option<&TaskKey>) -> &str {
     key.map_or("a task", |key| key.name())
 }
 
-fn end(read: &Reader<'_>) -> Result<(), EngineError> {
+fn check_end(read: &Reader<'_>) -> Result<(), EngineError> {
     if read.is_empty() { Ok(()) } else { Err(read.damaged("the end")) }
 }
 
 /// Encodes input from outside.
 pub(super) fn write_outside(plan: &Plan, outside: &ExternalInput) -> Result<Written, EngineError> {
-    let mut out = begin(plan, VERSION, 64);
+    let mut out = begin_row(plan, VERSION, 64);
     write_output(&mut out, plan, &outside.output)?;
     match &outside.resume {
         None => out.byte(0),
         Some(answer) => {
             out.byte(1);
-            out.json(answer).map_err(|reason| bad("an answer", reason))?;
+            out.json(answer).map_err(|reason| bad_output("an answer", reason))?;
         }
     }
     Ok(out.finish())

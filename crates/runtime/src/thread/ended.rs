@@ -1,6 +1,6 @@
 //! The end of a run.
 
-use super::read;
+use super::read_state;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use std::fmt;
@@ -77,7 +77,7 @@ impl EndedRun {
     /// # Errors
     /// As [`output`](Self::output), and [`RuntimeError::OtherState`].
     pub fn state<S: StateSpec>(&self) -> Result<State<S>, RuntimeError> {
-        read(&self.graph, self.output()?)
+        read_state(&self.graph, self.output()?)
     }
 
     /// Messages of the thread at the end of a run that completed, in their shown form.

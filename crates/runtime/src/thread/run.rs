@@ -155,7 +155,7 @@ impl ThreadRun {
     /// # Errors
     /// [`RuntimeError`] when the run was not accepted; nothing was stored.
     pub async fn begin(self) -> Result<RunHandle, RuntimeError> {
-        let (runtime, request) = self.request()?;
+        let (runtime, request) = self.into_request()?;
         Ok(runtime.accept(request, Admit::Run(None)).await?.into_handle())
     }
 
@@ -177,7 +177,7 @@ impl ThreadRun {
     /// As [`begin`](Self::begin).
     pub async fn stream(self, modes: Modes) -> Result<ThreadStream, RuntimeError> {
         let thread = self.thread.clone();
-        let (runtime, request) = self.request()?;
+        let (runtime, request) = self.into_request()?;
         let (sender, items) = unbounded_channel();
         let receiver = ModeReceiver { modes, form: thread.form, items: sender };
         let handle = runtime.accept(request, Admit::Run(Some(receiver))).await?.into_handle();
@@ -185,7 +185,7 @@ impl ThreadRun {
         Ok(ThreadStream { run, items, end: async move { thread.end(handle).await }.boxed() })
     }
 
-    fn request(self) -> Result<(Runtime, RunRequest), RuntimeError> {
+    fn into_request(self) -> Result<(Runtime, RunRequest), RuntimeError> {
         let Self { thread, input, caller, deadline, mut options } = self;
         options.idempotency_key.as_deref().map_or(Ok(()), check_key)?;
         let clock = thread.runtime.clock();

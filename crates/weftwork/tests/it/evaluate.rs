@@ -15,7 +15,7 @@ use weftwork::prelude::*;
 use weftwork::store::Store;
 use weftwork::types::message::ToolCall;
 use weftwork::types::port::Limits;
-use weftwork::types::run::{Answers, Stops};
+use weftwork::types::run::Stops;
 use weftwork_testkit::ManualClock;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -25,6 +25,7 @@ struct Threads {
 impl Threads {
     fn find(&mut self, at: &CheckpointAddress) -> Option<usize> {
         if let Some((last, index)) = &self.last
+            // The addresses of a loop share their texts; another one with equal texts is looked up.
             && Arc::ptr_eq(&last.thread, &at.thread)
             && Arc::ptr_eq(&last.ns, &at.ns)
         {
@@ -80,6 +81,7 @@ impl Threads {
 
     /// Deletes a thread. The space of its checkpoints is free; its number is not assigned again.
     fn delete(&mut self, thread: &str) {
+        // It may be the address of a deleted graph.
         self.last = None;
         let gone: Vec<_> = self.of(thread).map(|(place, index)| (place.clone(), index)).collect();
         for (place, index) in gone {
@@ -97,6 +99,7 @@ struct Graph(Vec<Entry>);
 
 impl Graph {
     fn find(&self, id: CheckpointId) -> Result<usize, usize> {
+        // Ids grow along a thread: most lookups and additions are at its end.
         match self.0.last() {
             Some(last) if last.id() < id => Err(self.0.len()),
             Some(last) if last.id() == id => Ok(self.0.len() - 1),
@@ -200,7 +203,7 @@ impl Entry {
     }
 }
 
-fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, CheckpointerError>> {
+fn ready_future<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, CheckpointerError>> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
@@ -216,7 +219,7 @@ impl Checkpointer for InMemoryCheckpointer {
             Some(id) => graph.get(id),
             None => graph.0.last(),
         });
-        ready(found.map(Entry::saved))
+        ready_future(found.map(Entry::saved))
     }
 
     fn newest<'a>(
@@ -225,7 +228,7 @@ impl Checkpointer for InMemoryCheckpointer {
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         let mut threads = self.lock();
         let newest = threads.get(at).and_then(|graph| graph.0.last());
-        ready(newest.map(Entry::id))
+        ready_future(newest.map(Entry::id))
     }
 
     fn newest_of_all<'a>(
@@ -234,7 +237,7 @@ impl Checkpointer for InMemoryCheckpointer {
     ) -> BoxFuture<'a, Result<Option<CheckpointId>, CheckpointerError>> {
         let threads = self.lock();
         let graphs = threads.of(thread).filter_map(|(_, index)| threads.graphs.get(index));
-        ready(graphs.filter_map(|graph| graph.0.last().map(Entry::id)).max())
+        ready_future(graphs.filter_map(|graph| graph.0.last().map(Entry::id)).max())
     }
 
     fn list<'a>(
@@ -245,10 +248,10 @@ impl Checkpointer for InMemoryCheckpointer {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
         let mut threads = self.lock();
-        let Some(graph) = threads.get(at) else { return ready(Vec::new()) };
+        let Some(graph) = threads.get(at) else { return ready_future(Vec::new()) };
         let end = before.map(|before| graph.find(before).unwrap_or_else(|at| at));
         let older = graph.0.iter().take(end.unwrap_or(usize::MAX)).rev();
-        ready(older.take(limit).map(|entry| entry.saved()).collect())
+        ready_future(older.take(limit).map(|entry| entry.saved()).collect())
     }
 
     fn put<'a>(
@@ -272,7 +275,7 @@ impl Checkpointer for InMemoryCheckpointer {
         tasks: TaskRecords,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.add(at, of, tasks);
-        ready(())
+        ready_future(())
     }
 
     fn put_outside<'a>(
@@ -288,12 +291,12 @@ impl Checkpointer for InMemoryCheckpointer {
             let resume = outside.resume.or(before);
             entry.outside = Some(Box::new(ExternalInput { resume, ..outside }));
         }
-        ready(())
+        ready_future(())
     }
 
     fn delete<'a>(&'a self, thread: &'a str) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         self.lock().delete(thread);
-        ready(())
+        ready_future(())
     }
 
     fn copy<'a>(
@@ -315,7 +318,7 @@ impl Checkpointer for InMemoryCheckpointer {
         for (place, graph) in copies {
             threads.make(&place, graph);
         }
-        ready(())
+        ready_future(())
     }
 
     fn graphs<'a>(
@@ -324,7 +327,7 @@ impl Checkpointer for InMemoryCheckpointer {
     ) -> BoxFuture<'a, Result<Vec<Arc<str>>, CheckpointerError>> {
         let threads = self.lock();
         let graphs = threads.of(thread).map(|(place, _)| Arc::clone(&place.ns)).collect();
-        ready(graphs)
+        ready_future(graphs)
     }
 
     fn prune<'a>(
@@ -337,6 +340,6 @@ impl Checkpointer for InMemoryCheckpointer {
             let older = graph.0.len().saturating_sub(keep);
             graph.0.drain(..older);
         }
-        ready(())
+        ready_future(())
     }
 }

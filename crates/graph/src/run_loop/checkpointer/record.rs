@@ -252,14 +252,14 @@ impl Serialize for TaskDetails {
             went_on: matches!(self.pause, TaskPause::Passed(_)),
             stopped: matches!(self.pause, TaskPause::Stopped | TaskPause::AskedAndDue(_)),
             resume: self.answers.as_ref(),
-            unanswered: self.answers.as_deref().map(unanswered).unwrap_or_default(),
+            unanswered: self.answers.as_deref().map(unanswered_numbers).unwrap_or_default(),
         };
         written.serialize(serializer)
     }
 }
 
 /// Numbers of the questions without an answer. In the list they have `null`, which is an answer too.
-fn unanswered(answers: &[Option<Json>]) -> Vec<usize> {
+fn unanswered_numbers(answers: &[Option<Json>]) -> Vec<usize> {
     let numbered = answers.iter().enumerate();
     numbered.filter(|(_, answer)| answer.is_none()).map(|(number, _)| number).collect()
 }

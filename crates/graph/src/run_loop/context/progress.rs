@@ -40,7 +40,7 @@ impl WriteProgress {
 
 impl LoopContext {
     /// The writes of this loop and of those around it, as far as they run beside supersteps.
-    fn behinds<'a>(&'a self) -> impl Iterator<Item = &'a WriteProgress> {
+    fn write_progresses<'a>(&'a self) -> impl Iterator<Item = &'a WriteProgress> {
         let first = Some(self)
             .filter(|loop_context| loop_context.run.options.durability == Durability::Async);
         let around = |loop_context: &&'a Self| -> Option<&'a Self> {
@@ -54,7 +54,7 @@ impl LoopContext {
     /// Waits until the checkpoints are stored that the open superstep depends on: those of this loop
     /// and of the loops around it. Cancel safe.
     pub(crate) async fn stored(&self) -> Result<(), CheckpointerError> {
-        for behind in self.behinds() {
+        for behind in self.write_progresses() {
             behind.stored().await?;
         }
         Ok(())
@@ -72,6 +72,6 @@ impl LoopContext {
 impl LoopContext {
     /// Returns `true` if the open superstep depends on a write that is not stored yet.
     pub(crate) fn is_behind(&self) -> bool {
-        self.behinds().any(WriteProgress::is_writing)
+        self.write_progresses().any(WriteProgress::is_writing)
     }
 }

@@ -9,7 +9,7 @@ use weftwork_types::canonical::can_be_read_back;
 use weftwork_types::run::Stops;
 
 /// Refuses what cannot be, and names of what is not there unless the graph ignores them.
-pub(crate) fn check(
+pub(crate) fn check_run(
     graph: &CompiledGraph,
     host: &Host,
     start: &Start,

@@ -16,7 +16,7 @@ use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::lock;
 use crate::run_loop::values::output_json;
 use crate::state::{Seen, State, StateSpec};
-use check::check;
+use check::check_run;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use serde_json::{Map, Value as Json};
@@ -73,11 +73,11 @@ impl CompiledGraph {
     /// # Cancel safety
     /// Dropping the future drops the run.
     pub async fn invoke(&self, input: impl IntoInput) -> Result<RunOutcome, RuntimeError> {
-        self.run(&Host::new(), self.started(input)?).outcome().await
+        self.run(&Host::new(), self.start_from_input(input)?).outcome().await
     }
 
     /// The start of a run of this process from new input or a command.
-    fn started(&self, input: impl IntoInput) -> Result<Start, RuntimeError> {
+    fn start_from_input(&self, input: impl IntoInput) -> Result<Start, RuntimeError> {
         match input.into_input(self)? {
             RunInput::Start { input } => Ok(Start::Input(input)),
             RunInput::Command(command) => Ok(Start::Command(command.into())),
@@ -224,7 +224,7 @@ impl Run {
     /// # Cancel safety
     /// As [`outcome`](Self::outcome).
     pub async fn finish(self) -> Result<Finished, RuntimeError> {
-        check(&self.graph, &self.host, &self.start, &self.options)?;
+        check_run(&self.graph, &self.host, &self.start, &self.options)?;
         let Self { host, graph, start, enclosing, modes: _, sink, form, options } = self;
         let sink = sink.map(|sink| Sink { values: form, ..sink });
         let deadline = options.deadline;
@@ -237,8 +237,8 @@ impl Run {
         // Types of users are written, read and dropped outside of nodes too, and may panic there.
         let run = async {
             match waits {
-                false => RunLoop::run(loop_context, begin(start), &shared.options).await,
-                true => Box::pin(waiting::run(loop_context, begin(start))).await,
+                false => RunLoop::run(loop_context, loop_input(start), &shared.options).await,
+                true => Box::pin(waiting::run_to_end(loop_context, loop_input(start))).await,
             }
         };
         let run = AssertUnwindSafe(run).catch_unwind();
@@ -345,7 +345,7 @@ impl Finished {
     }
 }
 
-fn begin(start: Start) -> LoopInput {
+fn loop_input(start: Start) -> LoopInput {
     match start {
         Start::Input(json) => LoopInput::Input(StartInput::Json(Arc::new(json))),
         Start::Typed(output, _) => LoopInput::Input(StartInput::Writes(Arc::new(output))),

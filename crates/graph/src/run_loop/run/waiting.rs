@@ -30,7 +30,7 @@ impl Run {
 }
 
 /// Runs the loop to its end, and resumes it as long as each open question expires.
-pub(crate) async fn run(
+pub(crate) async fn run_to_end(
     mut loop_context: Arc<LoopContext>,
     mut begin: LoopInput,
 ) -> LoopResult<(LoopOutcome, RunLoop)> {
@@ -43,7 +43,7 @@ pub(crate) async fn run(
         let began = clock.now();
         let (ended, run_loop) = RunLoop::run(loop_context, begin, &going).await?;
         let wake = match &ended {
-            LoopOutcome::Interrupted(open) => wake(open, began),
+            LoopOutcome::Interrupted(open) => next_expiry(open, began),
             _ => None,
         };
         let Some(wake) = wake else { return Ok((ended, run_loop)) };
@@ -63,7 +63,7 @@ pub(crate) async fn run(
 
 /// When the first of the questions expires, if all of them do. One that had expired when the run
 /// began and is still open waits for another to be answered before it.
-fn wake(open: &[Interrupt], began: Timestamp) -> Option<Timestamp> {
+fn next_expiry(open: &[Interrupt], began: Timestamp) -> Option<Timestamp> {
     let all: Option<Vec<Timestamp>> = open.iter().map(Interrupt::lapses_at).collect();
     all?.into_iter().filter(|at| *at > began).min()
 }

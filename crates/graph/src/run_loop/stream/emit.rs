@@ -43,7 +43,7 @@ impl LoopContext {
 
     /// Returns `true` if a channel is emitted.
     pub(crate) fn emits(&self, channel: ChannelIdx) -> bool {
-        frames::shows(self.graph.plan(), self.is_nested(), channel)
+        frames::shows_channel(self.graph.plan(), self.is_nested(), channel)
     }
 
     pub(crate) fn emit_values(&self, slots: &Slots, interrupts: Option<Vec<Interrupt>>) {
@@ -66,7 +66,7 @@ impl LoopContext {
         } else if let Some(output) = record.output()
             && self.run.wants(Modes::UPDATES)
         {
-            self.emit(frames::updates(plan, self.is_nested(), name, output, cached));
+            self.emit(frames::update_event(plan, self.is_nested(), name, output, cached));
         }
         if !cached && self.run.wants(Modes::TASKS | Modes::DEBUG) {
             let id = slot.id(&self.address.ns, &self.graph);

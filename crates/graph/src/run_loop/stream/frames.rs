@@ -7,8 +7,10 @@ use crate::run_loop::event::{
     Config, Metadata, Snapshot, StreamEvent, SubState, TaskEnded, TaskSnapshot, TaskStarted,
 };
 use crate::run_loop::namespace::task_ns;
-use crate::run_loop::task::{name_of, triggers};
-use crate::run_loop::values::{grouped, output_json, read_json, returned, state_json, written};
+use crate::run_loop::task::{name_of, trigger_names};
+use crate::run_loop::values::{
+    flow_result, group_updates, output_json, read_json, shown_writes, state_json,
+};
 use serde_json::Value as Json;
 use weftwork_engine::channel::{ids_in, ids_in_json};
 use weftwork_engine::pregel::{Machine, Task};
@@ -17,7 +19,7 @@ use weftwork_types::{CheckpointId, TaskId};
 
 /// Returns `true` if a stream shows a channel of a graph: the outermost graph shows its whole
 /// state, subgraphs their output.
-pub(crate) fn shows(plan: &Plan, nested: bool, channel: ChannelIdx) -> bool {
+pub(crate) fn shows_channel(plan: &Plan, nested: bool, channel: ChannelIdx) -> bool {
     if nested { plan.is_output(channel) } else { plan.is_state(channel) }
 }
 
@@ -27,24 +29,24 @@ pub(crate) fn shown_values(plan: &Plan, nested: bool, slots: &Slots) -> Json {
 }
 
 /// The writes of a task of a node.
-pub(crate) fn updates(
+pub(crate) fn update_event(
     plan: &Plan,
     nested: bool,
     node: &str,
     output: &TaskOutput,
     cached: bool,
 ) -> StreamEvent {
-    let writes = written(plan, output, |index| shows(plan, nested, index));
-    let returned = returned(plan, output);
-    let updates = if returned.is_some() { Vec::new() } else { grouped(writes) };
+    let writes = shown_writes(plan, output, |index| shows_channel(plan, nested, index));
+    let returned = flow_result(plan, output);
+    let updates = if returned.is_some() { Vec::new() } else { group_updates(writes) };
     StreamEvent::Updates { node: node.to_owned(), updates, returned, cached }
 }
 
 /// The outcome of a task of a node.
 pub(crate) fn task_ended(plan: &Plan, id: TaskId, name: &str, record: &TaskRecord) -> TaskEnded {
-    let result = record
-        .output()
-        .map(|output| written(plan, output, |index| !plan.is_single() || index == ChannelIdx(0)));
+    let result = record.output().map(|output| {
+        shown_writes(plan, output, |index| !plan.is_single() || index == ChannelIdx(0))
+    });
     let asks = record.output().is_none();
     TaskEnded {
         id,
@@ -74,7 +76,7 @@ pub(crate) fn task_started(
         id,
         name: name_of(graph, task).to_string(),
         input,
-        triggers: triggers(graph.plan(), task.node, task.path),
+        triggers: trigger_names(graph.plan(), task.node, task.path),
         call: false,
     }
 }
@@ -88,7 +90,7 @@ pub(crate) struct ShownAt<'a> {
 }
 
 /// A checkpoint with the tasks that are due there, and their ids.
-pub(crate) fn checkpoint<'a>(
+pub(crate) fn checkpoint_snapshot<'a>(
     graph: &CompiledGraph,
     slots: &Slots,
     at: &ShownAt<'_>,

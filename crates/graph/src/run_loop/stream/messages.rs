@@ -59,7 +59,7 @@ impl LoopContext {
 impl TaskContext {
     /// The task as streams of messages name it. A task that a node's code calls belongs to the
     /// graph of that node.
-    fn by(&self) -> By<'_> {
+    fn source_of_messages(&self) -> By<'_> {
         let ns = match self.key {
             TaskKey::Call { .. } => &self.loop_context.address.ns,
             TaskKey::Node { .. } => &self.from,
@@ -68,12 +68,12 @@ impl TaskContext {
     }
 
     pub(crate) fn emit_messages(&self, messages: Vec<MessageWrite>) {
-        self.loop_context.emit_messages(&self.by(), messages);
+        self.loop_context.emit_messages(&self.source_of_messages(), messages);
     }
 
     /// Emits partial text of a message.
     pub(crate) fn emit_chunk(&self, id: &MessageId, text: &str) {
-        self.emit_chunk_in(self.by().ns, id, text);
+        self.emit_chunk_in(self.source_of_messages().ns, id, text);
     }
 
     /// Emits partial text of a message of a graph with this namespace.
@@ -89,7 +89,7 @@ impl TaskContext {
             }
         }
         let part = MessagePart::Chunk { id: id.clone(), text: text.to_owned() };
-        self.loop_context.emit_part(&By { ns, ..self.by() }, part);
+        self.loop_context.emit_part(&By { ns, ..self.source_of_messages() }, part);
     }
 
     /// Voids the chunks of a message: the attempt that emitted them failed.
@@ -108,6 +108,6 @@ impl TaskContext {
 
     fn emit_reset(&self, id: MessageId) {
         lock(&self.loop_context.run.messages).remove(id.as_str());
-        self.loop_context.emit_part(&self.by(), MessagePart::Reset { id });
+        self.loop_context.emit_part(&self.source_of_messages(), MessagePart::Reset { id });
     }
 }

@@ -112,7 +112,7 @@ impl RunLoop {
         self.position.set_parent(self.writer.newest());
         self.writer.set_newest(id);
         if self.loop_context.write_progress.is_none() && self.rebuilds() {
-            Box::pin(self.rebuild(id)).await?;
+            Box::pin(self.rebuild_from(id)).await?;
         }
         Ok(())
     }
@@ -132,22 +132,23 @@ impl RunLoop {
         if self.loop_context.write_progress.is_none() || !made_here || !self.rebuilds() {
             return Ok(());
         }
+        // Only a stored checkpoint can be read back.
         self.writer.wait_durable(&self.loop_context).await?;
         if let Some(id) = newest {
-            Box::pin(self.rebuild(id)).await?;
+            Box::pin(self.rebuild_from(id)).await?;
         }
         self.machine.set_managed(self.position.step(), self.position.stop());
         Ok(())
     }
 
     /// Continues with the stored state of a checkpoint.
-    async fn rebuild(&mut self, id: CheckpointId) -> LoopResult<()> {
+    async fn rebuild_from(&mut self, id: CheckpointId) -> LoopResult<()> {
         let loop_context = Arc::clone(&self.loop_context);
         let none =
             || RuntimeError::broken_invariant("a checkpoint is read back without a checkpointer");
         let checkpointer = loop_context.storage.checkpointer.as_ref().ok_or_else(none)?;
         let plan = loop_context.graph.plan();
-        let lost = || self::lost(&loop_context, id);
+        let lost = || self::lost_checkpoint(&loop_context, id);
         let saved =
             checkpointer.load(&loop_context.address, plan, Some(id)).await?.ok_or_else(lost)?;
         self.writer.set_hint(WriteHint { newest: true, ..saved.hint });
@@ -212,6 +213,7 @@ impl RunLoop {
             // The input is not taken yet.
             return Ok(());
         }
+        // Before the records: they belong to the superstep that starts from these checkpoints.
         self.writer.wait_durable(&self.loop_context).await?;
         self.writer.write_deferred(&self.loop_context).await?;
         match self.flushing()? {
@@ -282,6 +284,7 @@ impl RunLoop {
 
     async fn store_at_exit(&mut self) -> LoopResult<()> {
         if self.position.has_moved() {
+            // The checkpoint first: the records below belong to the superstep that starts from it.
             self.store_empty_start().await?;
             let put = self.next_write(None, TaskRecords::new())?;
             self.store_checkpoint(put).await?;
@@ -349,7 +352,7 @@ fn no_checkpoint() -> RuntimeError {
     RuntimeError::broken_invariant("tasks of a superstep are stored that starts from no checkpoint")
 }
 
-fn lost(loop_context: &LoopContext, checkpoint: CheckpointId) -> RuntimeError {
+fn lost_checkpoint(loop_context: &LoopContext, checkpoint: CheckpointId) -> RuntimeError {
     let thread = loop_context.address.thread.to_string();
     let ns = loop_context.address.ns.to_string();
     RuntimeError::UnknownCheckpoint { thread, ns, checkpoint }

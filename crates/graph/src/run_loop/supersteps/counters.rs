@@ -141,7 +141,7 @@ impl RunLoop {
         };
         let unused = self.open.recorded().iter().filter(|(key, _)| !used(key));
         let unused = unused.filter_map(|(_, record)| record.output());
-        let found: Vec<_> = unused.flat_map(|output| counted(&plan, output)).collect();
+        let found: Vec<_> = unused.flat_map(|output| counted_channels(&plan, output)).collect();
         self.counters.recount(found);
     }
 
@@ -149,14 +149,15 @@ impl RunLoop {
     pub(crate) fn counted_in_records(&self) -> BTreeSet<ChannelIdx> {
         let plan = self.loop_context.graph.plan();
         let outputs = self.open.recorded().iter().filter_map(|(_, record)| record.output());
-        let mut found: BTreeSet<_> = outputs.flat_map(|output| counted(plan, output)).collect();
-        found.extend(counted(plan, &self.open.outside().output));
+        let mut found: BTreeSet<_> =
+            outputs.flat_map(|output| counted_channels(plan, output)).collect();
+        found.extend(counted_channels(plan, &self.open.outside().output));
         found
     }
 }
 
 /// The counted channels that an output writes.
-pub(crate) fn counted(plan: &Plan, output: &TaskOutput) -> Vec<ChannelIdx> {
+pub(crate) fn counted_channels(plan: &Plan, output: &TaskOutput) -> Vec<ChannelIdx> {
     let counted: Vec<_> = plan.counted().map(|(index, _)| index).collect();
     if counted.is_empty() {
         return counted;

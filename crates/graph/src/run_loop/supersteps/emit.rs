@@ -69,7 +69,7 @@ impl RunLoop {
             metadata: self.position.metadata(),
         };
         let tasks = self.open.tasks().iter().map(|slot| (&slot.task, slot.id(ns, graph)));
-        let snapshot = frames::checkpoint(graph, self.machine.slots(), &at, tasks);
+        let snapshot = frames::checkpoint_snapshot(graph, self.machine.slots(), &at, tasks);
         let event = StreamEvent::Checkpoint(Box::new(snapshot));
         if self.loop_context.run.wants(Modes::CHECKPOINTS) {
             self.loop_context.emit(event.clone());

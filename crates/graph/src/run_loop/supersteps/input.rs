@@ -4,7 +4,7 @@ use super::loop_start::{
     LoopRequest, LoopStart, RecordUse, Request, StartFacts, StoredStart, SubgraphStart,
 };
 use super::past::{KeptAnswers, PastAnswers};
-use super::{RunLoop, counted};
+use super::{RunLoop, counted_channels};
 use crate::error::RuntimeError;
 use crate::run_loop::context::{Replay, RunEntry};
 use crate::run_loop::event::Source;
@@ -257,7 +257,7 @@ impl RunLoop {
         // A change that cannot be applied must not be stored: the thread could not be read with it.
         self.machine.check_beside(&output).map_err(RuntimeError::Engine)?;
         if branch == BranchStart::New {
-            self.counters.recount(counted(plan, &output));
+            self.counters.recount(counted_channels(plan, &output));
         }
         let outside = self.open.outside_mut();
         outside.output.writes.extend(output.writes.iter().cloned());

@@ -72,7 +72,9 @@ impl RunLoop {
         let tasks = run_loop.open.tasks().iter().enumerate();
         let closers: Vec<_> = tasks
             .filter(|(_, slot)| dropped.iter().any(|key| slot.is(key, graph)))
-            .filter_map(|(index, slot)| Some((index, slot.task.clone(), closer(graph, slot)?)))
+            .filter_map(|(index, slot)| {
+                Some((index, slot.task.clone(), closer_of_task(graph, slot)?))
+            })
             .collect();
         let mut closed = Vec::with_capacity(closers.len());
         for (index, task, closer) in closers {
@@ -94,7 +96,8 @@ impl RunLoop {
             return Ok(false);
         }
         self.make_tasks()?;
-        let closers: Vec<_> = self.open.tasks().iter().map(|slot| closer(&graph, slot)).collect();
+        let closers: Vec<_> =
+            self.open.tasks().iter().map(|slot| closer_of_task(&graph, slot)).collect();
         let mut outputs: Vec<Arc<TaskOutput>> = Vec::new();
         for (index, closer) in closers.into_iter().enumerate() {
             outputs.push(match closer {
@@ -125,7 +128,7 @@ impl RunLoop {
         let slot = tasks.get_mut(index).ok_or_else(missing)?;
         if let Some((_, record)) = recorded.iter().find(|(key, _)| slot.is(key, graph)) {
             if let Some(output) = record.output() {
-                return Ok(unfollowed(Arc::clone(output)));
+                return Ok(without_targets(Arc::clone(output)));
             }
             slot.restore_attempt(record);
         }
@@ -134,7 +137,7 @@ impl RunLoop {
         let job = TaskRunner { at, node: closer, follows: Follows::Nothing, ..job };
         let End { what, .. } = Box::pin(job.attempts()).await;
         match what {
-            TaskOutcome::Done(output, _) => Ok(unfollowed(output)),
+            TaskOutcome::Done(output, _) => Ok(without_targets(output)),
             TaskOutcome::Failed(failed) => Err(RuntimeError::Node(failed.fault)),
             TaskOutcome::Waiting(_) | TaskOutcome::Parent(_) | TaskOutcome::Drained(_) => {
                 Ok(Arc::default())
@@ -144,12 +147,12 @@ impl RunLoop {
 }
 
 /// The closer of a task's node. Error handlers have none.
-fn closer(graph: &crate::compiled::CompiledGraph, slot: &OpenTask) -> Option<NodeFn> {
+fn closer_of_task(graph: &crate::compiled::CompiledGraph, slot: &OpenTask) -> Option<NodeFn> {
     graph.node(slot.task.node)?.options.on_left_open.clone()
 }
 
 /// The writes of a task without the nodes that it leads to.
-pub(crate) fn unfollowed(mut output: Arc<TaskOutput>) -> Arc<TaskOutput> {
+pub(crate) fn without_targets(mut output: Arc<TaskOutput>) -> Arc<TaskOutput> {
     if !output.goto.is_empty() {
         Arc::make_mut(&mut output).goto.clear();
     }

@@ -67,7 +67,7 @@ impl CompiledGraph {
     ) -> Result<(), RuntimeError> {
         for (channel, value) in writes {
             if self.holds_messages(channel) && has_short(value) {
-                *value = read(channel, std::mem::take(value), place)?;
+                *value = read_messages(channel, std::mem::take(value), place)?;
             }
         }
         Ok(())
@@ -109,7 +109,7 @@ fn is_short_message(value: &Json) -> bool {
     value.is_object() && !has("remove") && !(has("id") && has("parts"))
 }
 
-fn read(channel: &str, value: Json, place: &str) -> Result<Json, RuntimeError> {
+fn read_messages(channel: &str, value: Json, place: &str) -> Result<Json, RuntimeError> {
     let said = hash(&value);
     let mut count = 0_u32;
     let mut make_id = || {

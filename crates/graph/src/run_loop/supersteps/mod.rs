@@ -26,8 +26,8 @@ use crate::run_loop::event::{Modes, StreamEvent};
 use crate::run_loop::options::{Continued, LoopInput, LoopOutcome, LoopResult, Options};
 use crate::run_loop::sync::lock;
 use counters::Counters;
-pub(crate) use counters::counted;
-pub(crate) use left_open::{ClosedTask, ThreadPoint, unfollowed};
+pub(crate) use counters::counted_channels;
+pub(crate) use left_open::{ClosedTask, ThreadPoint, without_targets};
 use open_step::OpenStep;
 use position::{Position, StartPoint};
 use start::Started;
@@ -69,6 +69,8 @@ impl RunLoop {
         // Before the failure is returned: records and deferred checkpoints are stored in any case.
         run_loop.leave(&ended).await?;
         if let (Err(_), Some(outer)) = (&ended, &run_loop.loop_context.outer) {
+            // The task around the loop fails with it, and its record has the questions that stay
+            // open here.
             outer.leave_open(run_loop.open_beside_failure());
         }
         Ok((ended?, run_loop))

@@ -43,7 +43,7 @@ struct AskedStep<'a> {
 
 impl AskedStep<'_> {
     /// The last questions of its tasks, answered since or not.
-    fn asked(&self) -> Vec<Interrupt> {
+    fn last_questions(&self) -> Vec<Interrupt> {
         let mut asked = Vec::new();
         let mut ids = BTreeSet::new();
         for (key, record) in self.records {
@@ -66,7 +66,8 @@ impl AskedStep<'_> {
             for question in record.questions() {
                 let answer = answers.get(&question.id);
                 is_around |= answer.is_some();
-                let Some(number) = number(question).filter(|_| question.task == task) else {
+                let Some(number) = question_number(question).filter(|_| question.task == task)
+                else {
                     continue;
                 };
                 // Another answer that it got since is not one of this branch.
@@ -86,7 +87,7 @@ impl AskedStep<'_> {
     /// of subgraphs.
     fn asked_within(&self) -> impl Iterator<Item = Interrupt> {
         let own: BTreeSet<_> = self.records.iter().map(|(key, _)| self.task_of(key)).collect();
-        self.asked().into_iter().filter(move |question| !own.contains(&question.task))
+        self.last_questions().into_iter().filter(move |question| !own.contains(&question.task))
     }
 
     fn task_of(&self, key: &TaskKey) -> TaskId {
@@ -127,7 +128,7 @@ impl RunLoop {
             return Err(RuntimeError::NoCheckpointer { what: "an answer" });
         }
         let step = self.open_step();
-        let asked = step.as_ref().map(AskedStep::asked).unwrap_or_default();
+        let asked = step.as_ref().map(AskedStep::last_questions).unwrap_or_default();
         let now = self.loop_context.run.host.clock().now();
         let asked: Vec<&Interrupt> = asked.iter().collect();
         let answers = answers_by_id(&asked, resume, now)?;
@@ -140,7 +141,7 @@ impl RunLoop {
         let mut kept = Vec::new();
         if let Some(step) = step {
             kept = step.kept(&answers);
-            self.carry(step.asked_within(), &answers);
+            self.carry_answers(step.asked_within(), &answers);
         }
         let rest = match goto.is_empty() && update.is_empty() {
             true => LoopInput::Nothing,
@@ -182,10 +183,10 @@ impl RunLoop {
                 // A task that ran since has what it was given.
                 Some((_, record)) if record.answers().is_some() || record.is_finished() => {}
                 Some((_, record)) => record.details_mut().answers = Some(answers),
-                None => recorded.push((key, of(&answers))),
+                None => recorded.push((key, record_of_answers(&answers))),
             }
         }
-        self.carry(step.asked_within(), &answers);
+        self.carry_answers(step.asked_within(), &answers);
         loop_context.run.carries_again.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -228,14 +229,20 @@ impl RunLoop {
         for (key, record) in due {
             let task = step.task_of(key);
             let within = record.questions().iter().filter(|asked| asked.task != task);
-            self.carry(within.cloned(), answers);
+            self.carry_answers(within.cloned(), answers);
         }
     }
 
-    fn carry(&self, asked: impl Iterator<Item = Interrupt>, answers: &BTreeMap<InterruptId, Json>) {
+    fn carry_answers(
+        &self,
+        asked: impl Iterator<Item = Interrupt>,
+        answers: &BTreeMap<InterruptId, Json>,
+    ) {
         let mut carried = lock(&self.loop_context.run.carried);
         for question in asked {
-            if let Some((number, answer)) = number(&question).zip(answers.get(&question.id)) {
+            if let Some((number, answer)) =
+                question_number(&question).zip(answers.get(&question.id))
+            {
                 let answer = answer.clone();
                 carried.push(CarriedAnswer { question, number, answer });
             }
@@ -250,7 +257,11 @@ impl RunLoop {
             let (_, record) = recorded.ok_or_else(lost)?;
             record.details_mut().answers = Some(answers.clone());
             if let TaskKey::Call { .. } = key {
-                let called = CalledTask { key: key.clone(), record: of(answers), fresh: false };
+                let called = CalledTask {
+                    key: key.clone(),
+                    record: record_of_answers(answers),
+                    fresh: false,
+                };
                 lock(&self.loop_context.calls).push(called);
             }
         }
@@ -266,7 +277,7 @@ impl RunLoop {
         let checkpointer = loop_context.storage.checkpointer.as_ref();
         let lost = || RuntimeError::broken_invariant("a branch is stored without a checkpoint");
         let (checkpointer, id) = checkpointer.zip(self.position.id()).ok_or_else(lost)?;
-        let records = kept.into_iter().map(|kept| (kept.key, of(&kept.answers)));
+        let records = kept.into_iter().map(|kept| (kept.key, record_of_answers(&kept.answers)));
         let records: TaskRecords = records.collect();
         self.writer.wait_durable(&loop_context).await?;
         Ok(checkpointer
@@ -275,13 +286,13 @@ impl RunLoop {
     }
 }
 
-fn of(answers: &[Option<Json>]) -> TaskRecord {
+fn record_of_answers(answers: &[Option<Json>]) -> TaskRecord {
     let details = TaskDetails { answers: Some(answers.to_vec()), ..TaskDetails::default() };
     TaskRecord::from(details)
 }
 
 /// The number of a question among those of its task.
-fn number(question: &Interrupt) -> Option<usize> {
+fn question_number(question: &Interrupt) -> Option<usize> {
     const QUESTIONS_MAX: u32 = 1_000;
     let number = (0..QUESTIONS_MAX).find(|n| interrupt_id(question.task, *n) == question.id)?;
     usize::try_from(number).ok()

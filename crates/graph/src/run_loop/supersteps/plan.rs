@@ -8,7 +8,7 @@ use crate::run_loop::context::RunEntry;
 use crate::run_loop::event::{Modes, Source};
 use crate::run_loop::node_cache::CacheKey;
 use crate::run_loop::options::{LoopOutcome, LoopResult};
-use crate::run_loop::sync::{lock, turn};
+use crate::run_loop::sync::{lock, yield_turn};
 use crate::run_loop::task::{End, Ending, OpenTask, Storage};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -42,7 +42,7 @@ impl RunLoop {
             // Nested loops of tasks that run side by side advance by turns, so that none of them takes all
             // polls of the superstep around them.
             if self.loop_context.is_nested() {
-                turn().await;
+                yield_turn().await;
             }
             let ended = self.plan()?;
             self.report_open_tasks();
@@ -56,7 +56,7 @@ impl RunLoop {
             if let Some(ended) = self.settle_all().await? {
                 return Ok(ended);
             }
-            if let Some(ended) = self.close().await? {
+            if let Some(ended) = self.close_superstep().await? {
                 return Ok(ended);
             }
         }
@@ -67,6 +67,8 @@ impl RunLoop {
         let rule = self.loop_context.graph.settings().steps;
         let is_over = self.position.step() >= self.position.stop() + rule.beyond_stop;
         self.make_tasks()?;
+        // Before the limit is checked: the checkpoint is reported with its due tasks, also if none
+        // of them starts.
         self.emit_checkpoint();
         if is_over && rule.limits_finished_runs {
             return Ok(Some(LoopOutcome::LimitReached));
@@ -138,6 +140,7 @@ impl RunLoop {
             let key = CacheKey::new(graph.name(), slot.name(graph), &input, cache);
             let found = host.cached(&key);
             let slot = self.open.task_mut(index)?;
+            // The result is cached under this key when the task ends.
             slot.cache = Some(Box::new(key));
             if let Some(output) = found {
                 slot.record.writes = TaskWrites::Followed(output);
@@ -217,6 +220,7 @@ impl RunLoop {
                 self.settle_or_hold(ended, ends, &mut parked)?;
             }
             if !self.loop_context.is_behind() {
+                // Their checkpoint is stored now, so the questions can be asked.
                 for TaskEnded { index, end } in parked.drain(..) {
                     self.settle(index, end, ends)?;
                 }
@@ -230,6 +234,8 @@ impl RunLoop {
                 continue;
             }
             if self.writer.is_in_flight() {
+                // Only the loop polls the write: it makes progress only while the loop waits for
+                // it.
                 let ended = self.writer.write_beside(&self.loop_context, running.next()).await?;
                 if let Some(ended) = ended {
                     self.settle_or_hold(ended, ends, &mut parked)?;
@@ -253,6 +259,7 @@ impl RunLoop {
         // Dropping what still runs cuts it off at its await point.
         drop(running);
         if !parked.is_empty() {
+            // No task runs any more that could hold a resource of the write.
             self.writer.wait_durable(&self.loop_context).await?;
             for TaskEnded { index, end } in parked {
                 self.settle(index, end, ends)?;
@@ -294,7 +301,7 @@ impl RunLoop {
     }
 
     /// Closes the superstep: applies what the tasks wrote, and makes the next checkpoint.
-    async fn close(&mut self) -> LoopResult<Option<LoopOutcome>> {
+    async fn close_superstep(&mut self) -> LoopResult<Option<LoopOutcome>> {
         // The outputs are applied to the state that the store has, if the host asks for that.
         self.rebuild_behind().await?;
         let nothing = TaskOutput::default();
@@ -322,6 +329,8 @@ impl RunLoop {
             if let Some(before) = before {
                 self.machine = before;
             }
+            // The results of the tasks are stored although they cannot be applied: the next run
+            // does not repeat their work.
             self.flush().await?;
             return Err(RuntimeError::Engine(error));
         }

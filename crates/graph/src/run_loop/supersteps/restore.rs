@@ -33,6 +33,8 @@ impl RunLoop {
         for (key, record) in recorded {
             self.loop_context.run.know(record.questions());
             let Some(slot) = tasks.iter_mut().find(|slot| slot.is(key, graph)) else {
+                // The record of a call that a task made: the call returns its result when the task
+                // makes it again.
                 let counts = record.is_finished() || record.answers().is_some();
                 if let (TaskKey::Call { .. }, true) = (key, counts) {
                     let key = key.clone();
@@ -102,6 +104,7 @@ impl OpenTask {
             && loop_context.entry() == RunEntry::Resumes
             && !loop_context.may_answer(&open)
         {
+            // The task is not started: it would ask the same questions.
             self.record.details_mut().pause = TaskPause::Asked(open);
             self.end(Ending::Restored, Storage::Done);
         }

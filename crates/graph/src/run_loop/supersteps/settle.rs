@@ -96,6 +96,7 @@ impl RunLoop {
                 return Ok(());
             }
             TaskOutcome::Drained(drain) => {
+                // No outcome is stored of the task: a run that continues the thread runs it again.
                 slot.record.details_mut().pause = TaskPause::Stopped;
                 slot.set_stored();
                 ends.get_or_insert(LoopOutcome::TaskDrained(drain));
@@ -176,6 +177,8 @@ impl RunLoop {
         ends: Option<LoopOutcome>,
     ) -> LoopResult<Option<LoopOutcome>> {
         if let Some(fault) = self.fault().cloned() {
+            // What the other tasks left is stored with the failure: the next run does not repeat
+            // finished tasks and does not ask again.
             self.cut_off();
             self.flush().await?;
             return Err(RuntimeError::Node(fault));

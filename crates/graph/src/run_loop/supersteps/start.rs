@@ -9,8 +9,8 @@ use crate::run_loop::namespace::task_ns;
 use crate::run_loop::options::LoopResult;
 use crate::run_loop::stream::By;
 use crate::run_loop::task::{
-    End, Follows, NodeFuture, OpenTask, Polled, TaskOutcome, TaskRunner, finish, routed,
-    routed_after,
+    End, Follows, NodeFuture, OpenTask, Polled, TaskOutcome, TaskRunner, finish_attempt,
+    route_result, routed_after,
 };
 use futures_util::FutureExt;
 use serde_json::Value as Json;
@@ -112,7 +112,13 @@ impl RunLoop {
         let slot = self.open.task(index)?;
         // Making a job costs more than most nodes do.
         if let Some(ctx) = cell.get() {
-            return Ok(finish(ctx.at(), slot.task.node, Follows::Routes, polled, Some(ctx)));
+            return Ok(finish_attempt(
+                ctx.at(),
+                slot.task.node,
+                Follows::Routes,
+                polled,
+                Some(ctx),
+            ));
         }
         match polled {
             Ok(Ok(output)) => Ok(self.finish_output(slot, output)),
@@ -125,7 +131,7 @@ impl RunLoop {
         let loop_context = &self.loop_context;
         let slots = self.machine.slots();
         let messages = loop_context.messages_in(&output);
-        let mut what = routed(&loop_context.graph, slot.task.node, slots, output);
+        let mut what = route_result(&loop_context.graph, slot.task.node, slots, output);
         if let TaskOutcome::Failed(failed) = &mut what {
             loop_context.shape_fault(slots, &mut failed.fault);
         }
@@ -165,7 +171,7 @@ impl RunLoop {
 
     /// Returns the earlier attempts that may have made calls of the open superstep. Nested tasks
     /// inherit the answer of their parent.
-    fn earlier(&self) -> Earlier {
+    fn earlier_attempts(&self) -> Earlier {
         let begun = match self.loop_context.run.options.durability {
             Durability::Sync => self.open.is_loaded(),
             // The superstep after it may have begun too, because the loop did not wait for its
@@ -199,7 +205,7 @@ impl RunLoop {
             checkpoint,
             step,
             entry: self.loop_context.entry(),
-            earlier: self.earlier(),
+            earlier: self.earlier_attempts(),
             recorder: self.loop_context.recorder.clone(),
             slots: self.machine.slots().clone(),
             purpose: Purpose::Finish,

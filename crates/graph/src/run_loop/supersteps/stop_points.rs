@@ -31,7 +31,7 @@ impl StopPoints {
 
     /// Returns `true` if the run stops before a node.
     pub(crate) fn is_before_node(&self, node: &str) -> bool {
-        holds(&self.before, node)
+        stops_at(&self.before, node)
     }
 
     pub(crate) fn has_before(&self) -> bool {
@@ -43,7 +43,7 @@ impl StopPoints {
     }
 
     pub(crate) fn is_before(&self, tasks: &[OpenTask], graph: &CompiledGraph) -> bool {
-        tasks.iter().any(|slot| holds(&self.before, slot.name(graph)))
+        tasks.iter().any(|slot| stops_at(&self.before, slot.name(graph)))
     }
 
     /// Returns `true` if the run stops after a node of these names.
@@ -52,12 +52,12 @@ impl StopPoints {
     }
 
     pub(crate) fn is_after(&self, tasks: &[OpenTask], graph: &CompiledGraph) -> bool {
-        tasks.iter().any(|slot| holds(&self.after, slot.name(graph)))
+        tasks.iter().any(|slot| stops_at(&self.after, slot.name(graph)))
     }
 }
 
 /// Returns `true` if the run stops at a node. The hidden first node counts only if it is named.
-fn holds(stops: &Stops, node: &str) -> bool {
+fn stops_at(stops: &Stops, node: &str) -> bool {
     let hidden = *stops == Stops::All && node == weftwork_engine::plan::START_NAME;
     !hidden && stops.contains(node)
 }

@@ -8,7 +8,7 @@ use crate::extract::TaskInput;
 use crate::output::NodeResult;
 use crate::run_loop::checkpointer::TaskAnswers;
 use crate::run_loop::context::{AttemptSignals, Earlier, Purpose, RunEntry, TaskContext};
-use crate::run_loop::panics::{choose, node_panicked};
+use crate::run_loop::panics::{choose_targets, node_panicked};
 use crate::run_loop::task::on_thread;
 use crate::state::{Members, Seen};
 use futures_util::FutureExt;
@@ -141,9 +141,9 @@ impl TaskRunner {
         let mut attempt = 1;
         loop {
             let ctx = self.ctx(attempt);
-            let mut end = match self.once(&ctx).await {
+            let mut end = match self.run_once(&ctx).await {
                 Ok(polled) => self.finish(polled, Some(&ctx)),
-                Err(cut) => self.end(TaskOutcome::failed(cut)),
+                Err(cut) => self.end_with(TaskOutcome::failed(cut)),
             };
             let TaskOutcome::Failed(failed) = &end.what else { return end };
             let fault = &failed.fault;
@@ -161,13 +161,17 @@ impl TaskRunner {
             };
             tracing::debug!(node = %self.at.key.name(), attempt, %fault, "trying again");
             let by = self.at.event_source();
+            // Before the next attempt emits text: that of the failed one is void.
             let reset = by.reset();
             self.at.emit_event(by, AiEvent::AttemptReset(reset));
             self.at.reset_chunks();
             clock.sleep(wait).await;
             attempt += 1;
             self.at.entry = RunEntry::Resumes;
+            // The failed attempt may have started calls that left no record.
             self.at.earlier = self.at.earlier.max(Earlier::Attempts);
+            // The next attempt asks from its first question on, and gets the answers that were
+            // given.
             self.at.task_state.asked.store(0, Ordering::Relaxed);
             if self.graph().settings().renumbers_calls {
                 // In the reference what an attempt calls is never what the one before it called.
@@ -178,7 +182,7 @@ impl TaskRunner {
         }
     }
 
-    async fn once(&self, ctx: &Ctx) -> Result<Polled, Fault> {
+    async fn run_once(&self, ctx: &Ctx) -> Result<Polled, Fault> {
         let future = match self.call(ctx) {
             Ok(future) => on_thread(self.node.options.thread, future, &ctx.0.signals),
             Err(panic) => return Ok(Err(panic)),
@@ -221,16 +225,16 @@ impl TaskRunner {
 
     /// Returns the outcome of an attempt.
     pub(crate) fn finish(&self, polled: Polled, ctx: Option<&Ctx>) -> End {
-        finish(&self.at, self.index, self.follows, polled, ctx)
+        finish_attempt(&self.at, self.index, self.follows, polled, ctx)
     }
 
-    fn end(&self, what: TaskOutcome) -> End {
+    fn end_with(&self, what: TaskOutcome) -> End {
         End { what, answers: self.at.task_state.answers() }
     }
 }
 
 /// Returns the outcome of an attempt of a node, given the consumer of its result.
-pub(crate) fn finish(
+pub(crate) fn finish_attempt(
     at: &TaskContext,
     node: NodeIdx,
     follows: Follows,
@@ -250,8 +254,8 @@ pub(crate) fn finish(
     };
     let all = at.loop_context.graph.settings().waits_for_answers;
     let mut what = match polled {
-        Ok(Ok(output)) => followed(at, node, follows, output),
-        Ok(Err(NodeError(Stop::Own(output)))) => followed(at, node, follows, *output),
+        Ok(Ok(output)) => follow_result(at, node, follows, output),
+        Ok(Err(NodeError(Stop::Own(output)))) => follow_result(at, node, follows, *output),
         Ok(Err(NodeError(Stop::Failed(fault)))) => {
             let open = if all { ctx.map(Ctx::take_open) } else { None };
             let open = open.unwrap_or_default();
@@ -280,21 +284,26 @@ pub(crate) fn finish(
 }
 
 /// The result with its channels found, and with where its routes lead.
-fn followed(at: &TaskContext, node: NodeIdx, follows: Follows, output: TaskOutput) -> TaskOutcome {
+fn follow_result(
+    at: &TaskContext,
+    node: NodeIdx,
+    follows: Follows,
+    output: TaskOutput,
+) -> TaskOutcome {
     let graph = &at.loop_context.graph;
     if follows == Follows::Caller || graph.plan().is_single() {
-        return finished(at.key.name(), output);
+        return flow_outcome(at.key.name(), output);
     }
     if follows == Follows::Nothing {
-        return match found(graph, node, output) {
-            Ok(output) => led(graph, node, output, None),
+        return match find_channels(graph, node, output) {
+            Ok(output) => check_targets(graph, node, output, None),
             Err(fault) => TaskOutcome::failed(fault),
         };
     }
-    routed(graph, node, &at.slots, output)
+    route_result(graph, node, &at.slots, output)
 }
 
-fn found(
+fn find_channels(
     graph: &CompiledGraph,
     node: NodeIdx,
     mut output: TaskOutput,
@@ -306,7 +315,7 @@ fn found(
 }
 
 /// The result of a flow or of a task of one, which is no update.
-fn finished(name: &str, output: TaskOutput) -> TaskOutcome {
+fn flow_outcome(name: &str, output: TaskOutput) -> TaskOutcome {
     let returned = output.named.iter().any(|(name, _)| name == "__return__");
     let nothing = output.named.is_empty() && output.writes.is_empty() && output.goto.is_empty();
     if returned || nothing {
@@ -319,7 +328,7 @@ fn finished(name: &str, output: TaskOutput) -> TaskOutcome {
 }
 
 /// The output, unless it leads to nodes the graph does not have.
-fn led(
+fn check_targets(
     graph: &CompiledGraph,
     node: NodeIdx,
     output: TaskOutput,
@@ -332,7 +341,7 @@ fn led(
 }
 
 /// A node's result with its channels found, and with where its routes lead.
-pub(crate) fn routed(
+pub(crate) fn route_result(
     graph: &CompiledGraph,
     node: NodeIdx,
     slots: &weftwork_engine::Slots,
@@ -352,12 +361,12 @@ pub(crate) fn routed_after(
     returned: Option<Arc<Members>>,
 ) -> TaskOutcome {
     let routes = graph.routes(node);
-    let mut output = match found(graph, node, output) {
+    let mut output = match find_channels(graph, node, output) {
         Ok(output) => output,
         Err(fault) => return TaskOutcome::failed(fault),
     };
     if routes.is_empty() {
-        return led(graph, node, output, None);
+        return check_targets(graph, node, output, None);
     }
     let plan = graph.plan();
     let wrote = !output.writes.is_empty() || !output.goto.is_empty() || plan.has_edges(node);
@@ -368,7 +377,7 @@ pub(crate) fn routed_after(
             Ok(view) => {
                 let slots = view.clone();
                 let returned = returned.as_ref();
-                choose(route, Seen { slots, plan, node, returned })
+                choose_targets(route, Seen { slots, plan, node, returned })
             }
             Err(error) => Err(error.fault()),
         };
@@ -382,7 +391,7 @@ pub(crate) fn routed_after(
             }
         }
     }
-    led(graph, node, output, ahead.ok())
+    check_targets(graph, node, output, ahead.ok())
 }
 
 /// Returns the object that a node returned, if the graph leaves unknown names to the routes.

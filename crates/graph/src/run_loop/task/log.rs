@@ -26,7 +26,7 @@ pub fn tasks_due(
         if task.node != NodeIdx::START {
             let node = Arc::clone(plan.shared_name(task.node));
             let path = task.path;
-            let triggers = triggers(plan, task.node, path);
+            let triggers = trigger_names(plan, task.node, path);
             let id = TaskKey::Node { node: Arc::clone(&node), path }.id(ns, id, step + 1);
             due.push(TaskDue { id, node: node.to_string(), triggers, finished: false });
         }
@@ -35,7 +35,7 @@ pub fn tasks_due(
 }
 
 /// Returns the names of the triggers of a task.
-pub(crate) fn triggers(plan: &Plan, node: NodeIdx, path: Path) -> Vec<String> {
+pub(crate) fn trigger_names(plan: &Plan, node: NodeIdx, path: Path) -> Vec<String> {
     let triggers = match path {
         _ if plan.is_single() => vec![weftwork_engine::plan::START_NAME],
         Path::Pull => plan.triggers_of(node),
@@ -52,7 +52,7 @@ impl OpenTask {
 
     /// The task as the log reports that it is due.
     pub(crate) fn due(&self, ns: &str, graph: &CompiledGraph) -> TaskDue {
-        let triggers = triggers(graph.plan(), self.task.node, self.task.path);
+        let triggers = trigger_names(graph.plan(), self.task.node, self.task.path);
         let id = self.id(ns, graph);
         let node = self.name(graph).to_string();
         // The handler of a failure runs in place of the task.

@@ -9,6 +9,6 @@ mod thread;
 pub(crate) use attempt::*;
 pub(crate) use key::*;
 pub use log::tasks_due;
-pub(crate) use log::{call_ended, triggers};
+pub(crate) use log::{call_ended, trigger_names};
 pub(crate) use slot::*;
 pub(crate) use thread::on_thread;

@@ -9,7 +9,7 @@ use crate::run_loop::context::Host;
 use crate::run_loop::event::{Config, Snapshot, SubState, TaskResult, TaskSnapshot};
 use crate::run_loop::namespace::{task_ns, without_tasks};
 use crate::run_loop::task::{handler_of, key_of};
-use crate::run_loop::values::{returned, state_json, written};
+use crate::run_loop::values::{flow_result, shown_writes, state_json};
 use crate::semantics::SubgraphState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -210,7 +210,7 @@ impl Inspection<'_> {
                 next.push(key.name().to_string());
             }
             let state = self.state_of(place, task.node, &key, id).await?;
-            tasks.push(self.task(task, &key, id, record, live, state));
+            tasks.push(self.task_snapshot(task, &key, id, record, live, state));
         }
         if live {
             self.apply_finished(&mut machine, &due, &records)?;
@@ -305,7 +305,7 @@ impl Inspection<'_> {
         Ok(Some(SubState::Snapshot(Box::new(snapshot))))
     }
 
-    fn task(
+    fn task_snapshot(
         &self,
         task: &Task,
         key: &TaskKey,
@@ -329,17 +329,17 @@ impl Inspection<'_> {
             path: task.path,
             error: record.and_then(|record| record.fault().cloned()),
             interrupts: if live && finished { Vec::new() } else { asked },
-            result: record.and_then(TaskRecord::output).map(|output| self.result(output)),
+            result: record.and_then(TaskRecord::output).map(|output| self.task_result(output)),
             state,
         }
     }
 
-    fn result(&self, output: &TaskOutput) -> TaskResult {
+    fn task_result(&self, output: &TaskOutput) -> TaskResult {
         let plan = self.graph.plan();
         if plan.is_single() {
-            return TaskResult::Returned(returned(plan, output).unwrap_or_default());
+            return TaskResult::Returned(flow_result(plan, output).unwrap_or_default());
         }
-        TaskResult::Writes(written(plan, output, |_| true))
+        TaskResult::Writes(shown_writes(plan, output, |_| true))
     }
 }
 

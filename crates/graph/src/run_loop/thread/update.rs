@@ -15,7 +15,7 @@ use crate::run_loop::checkpointer::{
 use crate::run_loop::context::Host;
 use crate::run_loop::event::{Config, Metadata, Source};
 use crate::run_loop::panics::out_of_node;
-use crate::run_loop::supersteps::{ClosedTask, counted};
+use crate::run_loop::supersteps::{ClosedTask, counted_channels};
 use crate::run_loop::task::{TaskOutcome, key_of, routed_after};
 use serde_json::Value as Json;
 pub use state_update::{AsNode, StateUpdate};
@@ -64,9 +64,11 @@ impl CompiledGraph {
                 first: index == 0,
             };
             config = change.apply(id, updates).await?;
+            // Each superstep of the change follows the checkpoint of the one before it.
             id = config.id;
         }
         if let Some(asked) = asked {
+            // Not before the change: it decides which questions are closed.
             let closed = asked.closed_by_change(&graph, checkpointer.as_ref(), &place).await?;
             self.wake_around(checkpointer, at, &closed).await?;
         }
@@ -156,8 +158,8 @@ impl ThreadUpdate<'_> {
         let mut recount = BTreeSet::new();
         if self.first {
             let outputs = tasks.iter().filter_map(|(_, record)| record.output());
-            recount.extend(outputs.flat_map(|output| counted(plan, output)));
-            recount.extend(counted(plan, &outside.output));
+            recount.extend(outputs.flat_map(|output| counted_channels(plan, output)));
+            recount.extend(counted_channels(plan, &outside.output));
         }
         Ok(From {
             machine: checkpoint.machine.over(plan)?,
@@ -189,25 +191,25 @@ impl ThreadUpdate<'_> {
                 alone(
                     "clearing what is due is a change of its own; give it a superstep of its own",
                 )?;
-                self.clear(from).await
+                self.clear_due(from).await
             }
             Some((_, AsNode::Input)) => {
                 alone("new input is a change of its own; give it a superstep of its own")?;
-                self.input(from, updates).await
+                self.write_input(from, updates).await
             }
             Some((_, AsNode::Copy)) => {
                 alone(
                     "copying a checkpoint is a change of its own; give it a superstep of its own",
                 )?;
-                self.copy(from).await
+                self.copy_checkpoint(from).await
             }
             Some((_, AsNode::State)) => {
                 alone(
                     "a change of the state alone is a change of its own; give it a superstep of its own",
                 )?;
-                self.state(from, updates).await
+                self.write_state(from, updates).await
             }
-            _ => self.write(from, updates).await,
+            _ => self.write_as_node(from, updates).await,
         }
     }
 
@@ -226,7 +228,7 @@ impl ThreadUpdate<'_> {
         updates.into_iter().enumerate().map(complete).collect()
     }
 
-    async fn clear(&self, mut from: From) -> Result<Config, RuntimeError> {
+    async fn clear_due(&self, mut from: From) -> Result<Config, RuntimeError> {
         let mut written = Vec::new();
         if from.id.is_some() {
             let due = from.machine.due_in_order()?;
@@ -258,7 +260,7 @@ impl ThreadUpdate<'_> {
         self.put(from, Source::Update, &written, TaskRecords::new()).await
     }
 
-    async fn input(
+    async fn write_input(
         &self,
         mut from: From,
         updates: Vec<StateUpdate>,
@@ -277,7 +279,7 @@ impl ThreadUpdate<'_> {
         self.put(from, Source::Input, &kept, TaskRecords::new()).await
     }
 
-    async fn copy(&self, from: From) -> Result<Config, RuntimeError> {
+    async fn copy_checkpoint(&self, from: From) -> Result<Config, RuntimeError> {
         if from.id.is_none() {
             let reason = "there is no checkpoint to copy, for nothing ran on this thread; give it input first";
             return Err(RuntimeError::BadUpdate { reason });
@@ -293,11 +295,12 @@ impl ThreadUpdate<'_> {
         let mut machine = from.machine;
         machine.forget_updated();
         let checkpoint = Checkpoint { id, parent: from.parent, metadata, machine };
-        self.store(checkpoint, None, TaskRecords::new(), &from.metadata, &from.hint).await
+        self.store_checkpoint(checkpoint, None, TaskRecords::new(), &from.metadata, &from.hint)
+            .await
     }
 
     /// Applies writes in the name of no node. What is due is dropped with its results.
-    async fn state(
+    async fn write_state(
         &self,
         mut from: From,
         updates: Vec<StateUpdate>,
@@ -311,13 +314,13 @@ impl ThreadUpdate<'_> {
         self.put(from, Source::Update, &written, TaskRecords::new()).await
     }
 
-    async fn write(
+    async fn write_as_node(
         &self,
         mut from: From,
         updates: Vec<StateUpdate>,
     ) -> Result<Config, RuntimeError> {
         let several = updates.len() > 1;
-        let nodes = updates.iter().map(|update| self.node(&from, &update.as_node, several));
+        let nodes = updates.iter().map(|update| self.choose_node(&from, &update.as_node, several));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         self.check_open_work(&from)?;
         let named = self.named(&from, &nodes)?;
@@ -342,7 +345,7 @@ impl ThreadUpdate<'_> {
             let overwritten =
                 output.writes.iter().filter(|(_, w)| matches!(w, Write::Overwrite(_)));
             let overwritten: BTreeSet<_> = overwritten.map(|(index, _)| *index).collect();
-            let all = counted(plan, output).into_iter();
+            let all = counted_channels(plan, output).into_iter();
             let superseded = self.first && from.superseded;
             from.recount.extend(all.filter(|index| superseded || overwritten.contains(index)));
         }
@@ -362,7 +365,12 @@ impl ThreadUpdate<'_> {
         self.put(from, Source::Update, &written, records).await
     }
 
-    fn node(&self, from: &From, as_node: &AsNode, several: bool) -> Result<NodeIdx, RuntimeError> {
+    fn choose_node(
+        &self,
+        from: &From,
+        as_node: &AsNode,
+        several: bool,
+    ) -> Result<NodeIdx, RuntimeError> {
         let name = match as_node {
             AsNode::Infer if several => {
                 let reason = "several changes of one superstep must each name their node";
@@ -426,7 +434,7 @@ impl ThreadUpdate<'_> {
         records: TaskRecords,
     ) -> Result<Config, RuntimeError> {
         let fresh = from.id.is_none();
-        let delta = if fresh { BTreeMap::new() } else { self.counts(&from, written) };
+        let delta = if fresh { BTreeMap::new() } else { self.count_written(&from, written) };
         // The first change of a thread is its superstep 0, its first input -1.
         let step = if fresh && source == Source::Input { -1 } else { from.metadata.step + 1 };
         let parents = from.metadata.parents.clone();
@@ -436,10 +444,10 @@ impl ThreadUpdate<'_> {
         let mut machine = from.machine;
         machine.forget_updated();
         let checkpoint = Checkpoint { id, parent: from.id, metadata, machine };
-        self.store(checkpoint, from.id, records, &from.metadata, &from.hint).await
+        self.store_checkpoint(checkpoint, from.id, records, &from.metadata, &from.hint).await
     }
 
-    async fn store(
+    async fn store_checkpoint(
         &self,
         checkpoint: Checkpoint,
         of: Option<CheckpointId>,
@@ -459,7 +467,7 @@ impl ThreadUpdate<'_> {
         Ok(Config::of(&self.address.ns, Some(id), before))
     }
 
-    fn counts(&self, from: &From, written: &[ChannelIdx]) -> BTreeMap<String, (u64, u64)> {
+    fn count_written(&self, from: &From, written: &[ChannelIdx]) -> BTreeMap<String, (u64, u64)> {
         let plan = self.graph.plan();
         let counted = plan.counted().filter_map(|(index, every)| {
             let name = plan.channel_name(index);

@@ -4,7 +4,7 @@ use super::{From, ThreadUpdate};
 use crate::compiled::NodeOptions;
 use crate::error::RuntimeError;
 use crate::run_loop::checkpointer::{TaskKey, TaskRecord};
-use crate::run_loop::supersteps::{ClosedTask, RunLoop, ThreadPoint, unfollowed};
+use crate::run_loop::supersteps::{ClosedTask, RunLoop, ThreadPoint, without_targets};
 use crate::run_loop::task::key_of;
 use std::sync::Arc;
 use weftwork_engine::pregel::Task;
@@ -27,7 +27,7 @@ impl ThreadUpdate<'_> {
     }
 
     fn has_open_work(&self, from: &From, task: &Task) -> bool {
-        let Some(options) = self.options(task) else { return false };
+        let Some(options) = self.node_options(task) else { return false };
         let record = self.record(from, task).filter(|record| !record.is_finished());
         let Some(record) = record.filter(|_| options.on_left_open.is_some()) else { return false };
         let step = from.metadata.step + 1;
@@ -73,11 +73,12 @@ impl ThreadUpdate<'_> {
     /// Returns the writes on record of tasks that a change drops, where their nodes close tasks that
     /// are left open.
     pub(super) fn on_record(&self, from: &From, dropped: &[Task]) -> Vec<ClosedTask> {
-        let closes =
-            |task: &&Task| self.options(task).is_some_and(|options| options.on_left_open.is_some());
+        let closes = |task: &&Task| {
+            self.node_options(task).is_some_and(|options| options.on_left_open.is_some())
+        };
         let closed = dropped.iter().filter(closes).filter_map(|task| {
             let output = self.record(from, task)?.output()?;
-            Some(ClosedTask { task: task.clone(), output: unfollowed(Arc::clone(output)) })
+            Some(ClosedTask { task: task.clone(), output: without_targets(Arc::clone(output)) })
         });
         closed.collect()
     }
@@ -92,7 +93,8 @@ impl ThreadUpdate<'_> {
         from: &From,
         mut dropped: Vec<Task>,
     ) -> Result<Vec<ClosedTask>, RuntimeError> {
-        dropped.retain(|task| self.options(task).is_some_and(|node| node.on_left_open.is_some()));
+        dropped
+            .retain(|task| self.node_options(task).is_some_and(|node| node.on_left_open.is_some()));
         if !self.address.ns.is_empty() || dropped.is_empty() {
             return Ok(self.on_record(from, &dropped));
         }
@@ -113,7 +115,7 @@ impl ThreadUpdate<'_> {
         })
     }
 
-    fn options(&self, task: &Task) -> Option<&NodeOptions> {
+    fn node_options(&self, task: &Task) -> Option<&NodeOptions> {
         self.graph.node(task.node).map(|node| &*node.options)
     }
 
