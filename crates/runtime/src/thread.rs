@@ -13,6 +13,7 @@ use crate::modes::Selection;
 use crate::runtime::{OutputStream, Runtime};
 use crate::view::ThreadView;
 use serde_json::{Map, Value as Json, json};
+use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateForm, StateQuery};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
@@ -37,7 +38,7 @@ pub struct Thread {
     who: Principal,
     form: StateForm,
     /// Options of the runs that are started, with the checkpoint at which they start.
-    options: RunOptions,
+    options: Arc<RunOptions>,
     /// Time limit of each of these runs.
     deadline: Option<Duration>,
 }
@@ -61,7 +62,7 @@ impl Runtime {
             id,
             who,
             form: StateForm::Shown,
-            options: RunOptions::default(),
+            options: Arc::default(),
             deadline: None,
         })
     }
@@ -79,7 +80,7 @@ impl Thread {
     /// own, which becomes the newest of the thread.
     #[must_use]
     pub fn at(mut self, checkpoint: CheckpointId) -> Self {
-        self.options.at = Some(checkpoint);
+        Arc::make_mut(&mut self.options).at = Some(checkpoint);
         self
     }
 
@@ -88,7 +89,7 @@ impl Thread {
     #[must_use]
     pub fn with_options(mut self, options: RunOptions) -> Self {
         let at = self.options.at.or(options.at);
-        self.options = RunOptions { at, ..options };
+        self.options = Arc::new(RunOptions { at, ..options });
         self
     }
 
@@ -280,8 +281,9 @@ impl Thread {
 
     /// Another thread, with the options of this one.
     fn to_thread(&self, id: ThreadId) -> Self {
-        let options = RunOptions { at: None, ..self.options.clone() };
-        Self { id, options, ..self.clone() }
+        let mut to = Self { id, ..self.clone() };
+        Arc::make_mut(&mut to.options).at = None;
+        to
     }
 
     /// Creates a thread with the state and the history of this one, up to its newest checkpoint or

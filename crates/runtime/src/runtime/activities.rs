@@ -5,9 +5,8 @@
 //! recovery, attends the mailbox: one task executes its activities until none is left. An idle
 //! instance has no task.
 
-use super::admission::{StartedRun, check_depth, new_run};
+use super::admission::{Admit, StartedRun, check_depth, new_run};
 use super::core::{Inner, Runtime};
-use super::executor::Admit;
 use crate::fork::copy_activity;
 use crate::hosted::Requester;
 use crate::run_kind::sets_aside;

@@ -12,7 +12,6 @@ pub use keys::check_key;
 
 use super::core::Runtime;
 use super::execution::{ClaimAttempt, UnclaimedRun};
-use super::executor::Admit;
 use super::refusals::GivenAnswers;
 use crate::hosted::{AcceptedRun, ModeReceiver, Requester};
 use crate::thread_snapshot::ThreadSnapshot;
@@ -25,6 +24,16 @@ use weftwork_store::{NewRun, RunRow, StoreError, ThreadRow, invariants, open_que
 use weftwork_types::port::{Clock, RunHandle};
 use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
 use weftwork_types::{InterruptId, RunId, Timestamp};
+
+/// The way in which a request is admitted.
+#[derive(Debug, Clone)]
+pub(crate) enum Admit {
+    /// As a run, which is begun here if it can be. Its events are reported to the receiver while it
+    /// is executed here.
+    Run(Option<ModeReceiver>),
+    /// As an activity, which is only stored: another process may host its graph.
+    Activity,
+}
 
 /// A run that was accepted.
 pub(crate) enum StartedRun {

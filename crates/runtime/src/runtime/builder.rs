@@ -1,7 +1,7 @@
 //! Construction of a runtime.
 
 use super::core::{Inner, Runtime, full_id};
-use super::executor::ExecutorWrapper;
+use super::executor_wrapper::ExecutorWrapper;
 use super::mailboxes::Mailboxes;
 use super::remote_servers::RemoteServers;
 use super::slots::Slots;
@@ -213,7 +213,11 @@ impl RuntimeBuilder {
     where
         F: Fn(Arc<dyn GraphExecutor>) -> Arc<dyn GraphExecutor> + Send + Sync + 'static,
     {
-        self.wrap_executor = Some(ExecutorWrapper::new(map).around(self.wrap_executor));
+        let outer = ExecutorWrapper::new(map);
+        self.wrap_executor = Some(match self.wrap_executor {
+            Some(inner) => inner.wrapped_by(outer),
+            None => outer,
+        });
         self
     }
 

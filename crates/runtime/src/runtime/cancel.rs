@@ -1,7 +1,7 @@
 //! Cancellation of runs, with or without rollback of their work.
 
+use super::admission::Admit;
 use super::core::Runtime;
-use super::executor::Admit;
 use crate::hosted::Requester;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{RunRow, StoreError, invariants};

@@ -1,6 +1,6 @@
 //! The runtime: its graphs, and the runs that it executes.
 
-use super::executor::ExecutorWrapper;
+use super::executor_wrapper::ExecutorWrapper;
 use super::mailboxes::Mailboxes;
 use super::remote_servers::RemoteServers;
 use super::slots::Slots;

@@ -1,54 +1,14 @@
 //! The executor port, which every request for a run and every request to cancel one passes, also
 //! those that the runtime makes itself.
 
-use super::admission::StartedRun;
+use super::admission::{Admit, StartedRun};
 use super::core::Runtime;
-use crate::hosted::ModeReceiver;
-use std::fmt;
+use super::executor_wrapper::ExecutorWrapper;
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_graph::RuntimeError;
 use weftwork_types::port::{ExecuteError, GraphExecutor, RunHandle};
 use weftwork_types::run::{RunRef, RunRequest};
 use weftwork_types::{BoxFuture, Principal, RunId};
-
-type WrapExecutor = dyn Fn(Arc<dyn GraphExecutor>) -> Arc<dyn GraphExecutor> + Send + Sync;
-
-/// Function that wraps the executor of each request by one of the program.
-#[derive(Clone)]
-pub(super) struct ExecutorWrapper(Arc<WrapExecutor>);
-
-impl ExecutorWrapper {
-    pub(super) fn new<F>(wrap: F) -> Self
-    where
-        F: Fn(Arc<dyn GraphExecutor>) -> Arc<dyn GraphExecutor> + Send + Sync + 'static,
-    {
-        Self(Arc::new(wrap))
-    }
-
-    /// Returns a wrapper that applies `inner` first, then this one.
-    pub(super) fn around(self, inner: Option<Self>) -> Self {
-        match inner {
-            Some(inner) => Self::new(move |executor| (self.0)((inner.0)(executor))),
-            None => self,
-        }
-    }
-}
-
-impl fmt::Debug for ExecutorWrapper {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecutorWrapper").finish_non_exhaustive()
-    }
-}
-
-/// The way in which a request is admitted.
-#[derive(Debug, Clone)]
-pub(crate) enum Admit {
-    /// As a run, which is begun here if it can be. Its events are reported to the receiver while it
-    /// is executed here.
-    Run(Option<ModeReceiver>),
-    /// As an activity, which is only stored: another process may host its graph.
-    Activity,
-}
 
 /// The innermost executor of one request: the runtime.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Recovery of runs without a living worker, and the decision how a thread is resumed.
 
+use super::admission::Admit;
 use super::core::{Inner, Runtime};
-use super::executor::Admit;
 use super::spent::waiting_activity;
 use crate::hosted::{AcceptedRun, Requester};
 use crate::run_kind::is_activity;

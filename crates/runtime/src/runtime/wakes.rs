@@ -1,8 +1,7 @@
 //! Threads that resume by themselves at their time.
 
-use super::admission::StartedRun;
+use super::admission::{Admit, StartedRun};
 use super::core::{Inner, Runtime};
-use super::executor::Admit;
 use crate::run_kind::sets_aside;
 use crate::worker::LeaseConfig;
 use futures_util::{StreamExt, stream};

@@ -38,7 +38,7 @@ pub struct ThreadRun {
 
 impl ThreadRun {
     pub(super) fn new(thread: &Thread, input: Result<RunInput, RuntimeError>) -> Self {
-        let options = thread.options.clone();
+        let options = RunOptions::clone(&thread.options);
         let deadline = thread.deadline;
         Self { thread: thread.clone(), input, caller: None, deadline, options }
     }
