@@ -203,8 +203,9 @@ impl RuntimeBuilder {
     /// The function is called for each request, with the executor of the runtime for this request;
     /// what its executors share is captured by the function. Every request passes exactly once:
     /// those of the runtime as [`GraphExecutor`], of threads, servers, evaluations and instances,
-    /// and those by which the runtime itself wakes, resumes or rolls back threads. Runs that were
-    /// accepted before, and are taken over or requeued, do not pass again.
+    /// and those by which the runtime itself wakes, resumes or rolls back threads, or sets an
+    /// activity aside. Runs that were accepted before, and are taken over or requeued, do not pass
+    /// again.
     ///
     /// The error of an executor that refuses a request reaches the caller as
     /// [`RuntimeError::Node`], and nothing is stored. A run that an executor starts elsewhere has no
