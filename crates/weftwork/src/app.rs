@@ -301,11 +301,14 @@ impl App {
     /// questions stay open.
     ///
     /// # Errors
-    /// As [`App::ask`]; [`Error::Runtime`] if no call waits for an approval.
+    /// As [`App::ask`]; [`Error::NothingToApprove`] if no call waits for an approval.
     pub async fn approve(&self, thread: &str) -> Result<EndedRun, Error> {
         let thread = self.thread(thread).await?;
         let mut questions = thread.questions().await?;
         questions.retain(|question| matches!(question.ask, Ask::Approval(_)));
+        if questions.is_empty() {
+            return Err(Error::NothingToApprove { thread: thread.id().clone() });
+        }
         let answers: Answers = questions.iter().map(Interrupt::approve).collect();
         unless_failed(thread.answer(answers).await?)
     }

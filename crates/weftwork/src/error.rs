@@ -7,10 +7,10 @@ use weftwork_graph::RuntimeError;
 use weftwork_models::ModelError;
 use weftwork_store::StoreError;
 use weftwork_tools::ToolBoxErrors;
-use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 use weftwork_types::id::InvalidId;
 use weftwork_types::port::ExecuteError;
+use weftwork_types::{ErrorCode, ThreadId};
 
 /// A failure to open an [`App`](crate::App) or to perform one of its operations.
 #[derive(Debug, thiserror::Error)]
@@ -127,6 +127,14 @@ pub enum Error {
     #[cfg(feature = "remote")]
     #[error(transparent)]
     Remote(#[from] weftwork_remote::RemoteError),
+    /// An approval was given, and no call of the thread waits for one.
+    #[error(
+        "no call of thread `{thread}` waits for an approval; `Thread::questions` returns its open questions"
+    )]
+    NothingToApprove {
+        /// The thread.
+        thread: ThreadId,
+    },
     /// A run was not accepted, or it failed.
     #[error("{0}")]
     Run(Fault),
@@ -172,6 +180,7 @@ impl Error {
             Self::BadExport { .. } => "W0715",
             Self::ExportFile { .. } => "W0716",
             Self::NotBuiltIn { .. } => "W0913",
+            Self::NothingToApprove { .. } => "W0138",
             #[cfg(feature = "mcp")]
             Self::Mcp(error) => return error.fault(),
             #[cfg(feature = "remote")]

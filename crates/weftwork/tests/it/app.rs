@@ -75,7 +75,7 @@ async fn a_question_is_answered_by_another_app_over_the_same_store() {
     let sent = messages.tool_result("send_letter").expect("a result");
     assert_eq!(sent.value, json!("sent to Ada"));
     let nothing = other.approve("t").await.expect_err("nothing waits");
-    assert_eq!(nothing.fault().code, "W0127", "{nothing}");
+    assert_eq!(nothing.fault().code, "W0138", "{nothing}");
 
     let thread = ThreadId::new("t").expect("an id");
     let error = other.resume(&thread).await.expect_err("nothing is open");
