@@ -71,8 +71,8 @@ impl EndedRun {
     }
 
     /// State at the end of a run that completed, typed, in its shown form: results of tools have
-    /// the value that may be shown. [`Thread::read`] returns the whole state of a thread with the
-    /// right to it.
+    /// the value that may be shown. [`Thread::read`](super::Thread::read) returns the whole state
+    /// of a thread with the right to it.
     ///
     /// # Errors
     /// As [`output`](Self::output), and [`RuntimeError::OtherState`].
