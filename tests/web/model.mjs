@@ -1,4 +1,5 @@
 // A model with the protocol of OpenAI, whose answers the tests write.
+import { once } from "node:events";
 import { createServer } from "node:http";
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -10,6 +11,8 @@ export class Model {
   name = "";
   /** Number of requests. */
   asked = 0;
+  /** Ends the waits of answers that are held. */
+  released = new AbortController();
 
   async start() {
     this.server = createServer((request, response) => {
@@ -33,10 +36,17 @@ export class Model {
   /**
    * Sets the answer to texts of the user with these words: a text, or a function of the number of
    * results since that text. An answer has `reasoning`, `text`, `calls` of [name, arguments], `pause` in
-   * milliseconds before each word, or `error`, a status.
+   * milliseconds before each word, `hold`, the word after which it waits for `release`, or `error`, a
+   * status.
    */
   when(words, answer) {
+    this.released = new AbortController();
     this.answers.set(words, typeof answer === "function" ? answer : () => answer);
+  }
+
+  /** Lets answers that are held go on, and later ones pass. */
+  release() {
+    this.released.abort();
   }
 
   async answer({ messages, model }, response) {
@@ -48,7 +58,7 @@ export class Model {
     const known = [...this.answers].findLast(([words]) => said.includes(words));
     const results = messages.slice(at + 1).filter(({ role }) => role === "tool").length;
     const found = known?.[1](results) ?? `You said: ${said.slice(0, 80)}`;
-    const { reasoning, text = "", calls = [], pause = 0, error } = typeof found === "string" ? { text: found } : found;
+    const { reasoning, text = "", calls = [], pause = 0, hold, error } = typeof found === "string" ? { text: found } : found;
     if (error !== undefined) {
       response.writeHead(error, { "content-type": "application/json" });
       response.end(JSON.stringify({ error: { message: "the model refuses" } }));
@@ -64,6 +74,8 @@ export class Model {
       if (pause > 0) await sleep(pause);
       if (response.destroyed) return;
       send({ content: word });
+      const { signal } = this.released;
+      if (word.trim() === hold && !signal.aborted) await Promise.race([once(signal, "abort"), once(response, "close")]);
     }
     calls.forEach(([name, args], index) => {
       const call = { name, arguments: JSON.stringify(args) };

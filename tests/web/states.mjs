@@ -14,7 +14,7 @@ async function sameText(page, server, expected) {
 
 async function a_reload_while_the_agent_speaks_loses_and_repeats_no_word(browser, { server, model }) {
   const text = numbers(60);
-  model.when("count to sixty", { text, pause: 40 });
+  model.when("count to sixty", { text, pause: 40, hold: "n20." });
   const page = await Page.begin(browser, server, "Please count to sixty");
   await page.until("n10.");
   await page.page.reload();
@@ -22,6 +22,7 @@ async function a_reload_while_the_agent_speaks_loses_and_repeats_no_word(browser
   await page.page.getByText("Working…").waitFor();
   assert.equal(await page.page.evaluate(() => document.getAnimations().length), 0, "nothing moves for those who want that");
   await page.accessible("streaming");
+  model.release();
   await page.status("Done");
   await page.until("n60.");
   await sameText(page, server, text);
@@ -30,12 +31,13 @@ async function a_reload_while_the_agent_speaks_loses_and_repeats_no_word(browser
 }
 
 async function a_message_that_ends_between_two_reads_is_shown(browser, { server, model }) {
-  model.when("count to ten", { text: numbers(10), pause: 100 });
+  model.when("count to ten", { text: numbers(10), hold: "n3." });
   const page = await Page.begin(browser, server, "Please count to ten");
   await page.until("n3.");
   const { thread } = page;
   // The messages are read while it is produced, and its stream is asked for once it has ended.
   await page.page.route("**/stream", async (route) => {
+    model.release();
     while ((await server.json("GET", `/threads/${thread}`)).status === "busy") await page.page.waitForTimeout(50);
     await route.continue();
   });
@@ -78,10 +80,11 @@ async function a_reload_while_an_approved_call_runs_keeps_the_decision(browser, 
 
 async function a_kill_of_the_server_in_the_middle_loses_and_repeats_no_word(browser, { server, model }) {
   const text = numbers(50);
-  model.when("count to fifty", { text, pause: 40 });
+  model.when("count to fifty", { text, pause: 40, hold: "n15." });
   const page = await Page.begin(browser, server, "Please count to fifty");
   await page.until("n15.");
   await server.kill();
+  model.release();
   await page.page.getByText("Connection cut").waitFor();
   await page.accessible("cut");
   await server.start();
@@ -122,7 +125,7 @@ async function results_are_shown_in_full_by_reference_and_hidden_members_never(b
 }
 
 async function an_answer_is_stopped_tried_again_and_replaced(browser, { server, model }) {
-  model.when("say something long", { text: numbers(400), pause: 30 });
+  model.when("say something long", { text: numbers(400), hold: "n5." });
   const page = await Page.begin(browser, server, "Please say something long");
   await page.until("n5.");
   await page.page.getByRole("button", { name: "Stop" }).click();
