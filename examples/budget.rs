@@ -22,9 +22,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .section(Section::new("task", "Task", "Find it.").tool(search))
         .build()?;
     // A model that never stops on its own.
-    let again = (0..20).map(|_| Step::call("search", json!({"query": "it"}))).collect();
+    let again = (0..20).map(|_| Step::call("search", json!({"query": "it"})));
     let model = Arc::new(ScriptedModel::from_steps(again));
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await?;
+    let evaluator = Evaluator::builder(Arc::clone(&model)).open().await?;
 
     // The budget is shared by all evaluations that get it, and by those that their tools make.
     let limits = Limits { model_calls: Some(3), ..Limits::default() };

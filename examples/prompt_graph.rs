@@ -6,7 +6,7 @@
 
 use serde_json::json;
 use std::sync::Arc;
-use weftwork::agents::{PromptModel, PromptRun, PromptTools};
+use weftwork::agents::{Model, PromptRun, Tools};
 use weftwork::models::{ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
 
@@ -27,8 +27,8 @@ fn population(city: String) -> u64 {
 /// Asks the model, and executes the tools that it calls, one after the other.
 async fn draft(
     state: State<Draft>,
-    model: PromptModel,
-    tools: PromptTools,
+    model: Model,
+    tools: Tools,
     ctx: Ctx,
 ) -> NodeResult<DraftUpdate> {
     let mut messages: Vec<Message> = state.messages().iter().cloned().collect();

@@ -66,9 +66,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
     let texts = ["How are you?", "Well, and you?", "Well, too.", "Goodbye."];
     let model: Arc<dyn ChatModel> = match std::env::args().nth(1).as_deref() {
-        None | Some("scripted") => {
-            Arc::new(ScriptedModel::from_steps(texts.map(Step::text).into()))
-        }
+        None | Some("scripted") => Arc::new(ScriptedModel::from_steps(texts.map(Step::text))),
         Some(id) => Config::from_env()?.open_model(id)?,
     };
     let is_given = model.info().provider == "scripted";

@@ -52,7 +52,7 @@ fn sight(city: String, prompt: Deps<PromptContext>) -> Result<String, ToolError>
 fn model() -> Arc<ScriptedModel> {
     let plan = json!({"title": "Bern in 2 days", "steps": ["Walk through the old town."]});
     let call = Step::call("sight", json!({"city": "Bern"}));
-    Arc::new(ScriptedModel::from_steps(vec![call, Step::text(&plan.to_string())]))
+    Arc::new(ScriptedModel::from_steps(vec![call, Step::text(plan.to_string())]))
 }
 
 #[tokio::main]

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Runs programs that are written with LangGraph, beside the same with Weftwork.
+"""Runs programs that are written with LangGraph, and the same programs with Weftwork.
 
-    run.py [NAME...]                 installs what is pinned, and runs all programs, or those named
-    run.py --programs DIR [NAME...]  runs executables of the same names in a folder instead; these
-                                     are the programs with Weftwork, of which the same is expected
-    run.py --lines [DIR]             prints the lines of the programs, and of those in Rust
+    run.py [NAME...]  installs what is pinned, and runs all programs, or those named; of ours, which
+                      `cargo build --examples` makes, the same is expected. It also checks the guide
+                      and the lines: ours has at most 1.5 times those of the other.
+    run.py --lines    prints the lines of the programs
+    run.py --guide    writes the programs into docs/guide/from-langgraph.md
 
 The environment is in `langgraph` of the target folder, and is made again when pins change. The
-programs use no network but the loopback, and models that are scripted.
+programs use no network but the loopback, and models that are scripted. The tests in Rust run with
+the other tests of the workspace.
 
 A line counts unless it is blank or a comment; imports count, and docstrings are comments. The
 scripted model in `scripted.py` does not count: the library for Rust has one.
@@ -32,6 +34,10 @@ ROOT = HERE.parent.parent
 TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 PINS = HERE / "requirements.txt"
 SECONDS = 60
+GUIDE = ROOT / "docs" / "guide" / "from-langgraph.md"
+LINES_RATIO_MAX = 1.5
+# Programs with no executable: tests are run by cargo, and there is no store in Rust here yet.
+WITHOUT_EXECUTABLE = ("own_store", "tests")
 
 
 def install() -> Path:
@@ -105,7 +111,7 @@ def check_team_with_policy_and_store(programs: Programs) -> None:
     equal(team("say", "where", "Where is order A1?"), "Done: order A1 arrives tomorrow")
     equal(team("say", "small", "Refund 20"), "Done: refunded 20 euros for order A1")
     question = team("say", "large", "Refund 90")
-    for part in ("approve refund_order", "90", "it moves money"):
+    for part in ("approve", "refund_order", "90", "it moves money"):
         equal(part in question, True)
     # Each command is a process of its own, so that the question has outlived the one that asked.
     equal(team("questions", "large"), question)
@@ -172,17 +178,8 @@ def check_own_store(programs: Programs) -> None:
 
 
 def check_tests(programs: Programs) -> None:
-    config = [
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        str(HERE / "pytest.ini"),
-        str(HERE / "tests.py"),
-    ]
+    config = ["-m", "pytest", "-q", "-c", str(HERE / "pytest.ini"), str(HERE / "tests.py")]
     command = [str(programs.python), *config]
-    if not programs.python:
-        command = programs.command("tests")
     ran = subprocess.run(
         command, cwd=programs.folder, env=programs.env, capture_output=True, text=True
     )
@@ -307,35 +304,78 @@ def rust_lines(file: Path) -> int:
     return sum(bool(line) and not line.startswith("//") for line in lines)
 
 
-def print_lines(rust: Path | None) -> None:
-    for name in CHECKS:
-        python = python_lines(HERE / f"{name}.py")
-        row = f"{name:28} {python:5}"
-        if rust and (rust / f"{name}.rs").exists():
-            lines = rust_lines(rust / f"{name}.rs")
-            row += f" {lines:5} {lines / python:6.2f}"
-        print(row)
+def rows() -> list[tuple[str, int, int]]:
+    """Programs that exist in both languages, with their lines."""
+    found = [(name, HERE / f"{name}.py", HERE / f"{name}.rs") for name in CHECKS]
+    return [
+        (name, python_lines(python), rust_lines(rust))
+        for name, python, rust in found
+        if rust.exists()
+    ]
+
+
+def check_lines() -> None:
+    long = [row for row in rows() if row[2] > LINES_RATIO_MAX * row[1]]
+    equal(long, [])
+
+
+def guide_part() -> str:
+    """The programs side by side, as the guide has them."""
+    parts = ["| program | LangGraph | Weftwork | ratio |", "|---|---|---|---|"]
+    for name, python, rust in rows():
+        label = name.replace("_", " ")
+        parts.append(f"| [{label}](#{name.replace('_', '-')}) | {python} | {rust} | {rust / python:.2f} |")
+    for name, _, _ in rows():
+        parts += ["", f"### {name.replace('_', ' ').capitalize()}"]
+        for language, suffix, by in (("python", "py", "LangGraph"), ("rust,ignore", "rs", "Weftwork")):
+            text = (HERE / f"{name}.{suffix}").read_text().strip()
+            title = f"<summary>{by}: <code>examples/langgraph/{name}.{suffix}</code></summary>"
+            parts += ["", f"<details>{title}", "", f"```{language}", text, "```", "", "</details>"]
+    return "\n".join(parts)
+
+
+BEGIN, END = "<!-- programs -->\n", "\n<!-- end of programs -->"
+
+
+def guide_text() -> str:
+    before, rest = GUIDE.read_text().split(BEGIN)
+    _, after = rest.split(END)
+    return before + BEGIN + guide_part() + END + after
+
+
+def check_guide() -> None:
+    if guide_text() != GUIDE.read_text():
+        raise AssertionError("it has other programs; run `examples/langgraph/run.py --guide`")
 
 
 def main(args: list[str]) -> int:
     if args[:1] == ["--lines"]:
-        print_lines(Path(args[1]) if args[1:] else None)
+        for name, python, rust in rows():
+            print(f"{name:28} {python:5} {rust:5} {rust / python:6.2f}")
         return 0
-    python, folder = None, HERE
-    if args[:1] == ["--programs"]:
-        folder, args = Path(args[1]).resolve(), args[2:]
-    else:
-        python = install()
+    if args[:1] == ["--guide"]:
+        GUIDE.write_text(guide_text())
+        return 0
+    python = install()
     failed = []
+
+    def run(title: str, check, *given: object) -> None:
+        begun = time.monotonic()
+        try:
+            check(*given)
+            print(f"ok      {title} ({time.monotonic() - begun:.1f} s)")
+        except Exception as error:
+            failed.append(title)
+            print(f"FAILED  {title}: {error}")
+
+    run("the lines", check_lines)
+    run("the guide", check_guide)
     for name in args or CHECKS:
-        with tempfile.TemporaryDirectory(prefix="langgraph-") as scratch:
-            begun = time.monotonic()
-            try:
-                CHECKS[name](Programs(python, folder, Path(scratch)))
-                print(f"ok      {name} ({time.monotonic() - begun:.1f} s)")
-            except Exception as error:
-                failed.append(name)
-                print(f"FAILED  {name}: {error}")
+        ours = [] if name in WITHOUT_EXECUTABLE else [(None, TARGET / "debug" / "examples")]
+        for interpreter, folder in [(python, HERE), *ours]:
+            with tempfile.TemporaryDirectory(prefix="langgraph-") as scratch:
+                title = f"{name} with {'LangGraph' if interpreter else 'Weftwork'}"
+                run(title, CHECKS[name], Programs(interpreter, folder, Path(scratch)))
     return 1 if failed else 0
 
 

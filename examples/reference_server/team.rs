@@ -23,7 +23,7 @@ fn greet(name: String) -> String {
 /// A model that plays the same steps in each conversation.
 fn model(steps: &[Step]) -> Arc<ScriptedModel> {
     let all = steps.iter().cloned().cycle().take(steps.len() * CONVERSATIONS);
-    Arc::new(ScriptedModel::from_steps(all.collect()))
+    Arc::new(ScriptedModel::from_steps(all))
 }
 
 /// An answer with one call whose id is `call_1`.
@@ -39,7 +39,7 @@ fn call(tool: &str, args: &Value) -> Step {
 }
 
 fn greeter(name: &str, person: &str) -> Result<CompiledGraph, Box<dyn std::error::Error>> {
-    let steps = [call("greet", &json!({"name": person})), Step::text(&format!("{name} is done."))];
+    let steps = [call("greet", &json!({"name": person})), Step::text(format!("{name} is done."))];
     let decision = Decision::AskHuman { reason: "it is seen".to_owned() };
     let rule = Rule::new(ToolPattern::One("greet".to_owned()), decision);
     let agent = ReactAgent::new(name, model(&steps)).tools(ToolBox::new().with(greet));

@@ -1,6 +1,7 @@
 //! Calls of tools by nodes: the questions that a call takes, the call, and its outcome.
 
 use crate::evaluate::PromptScope;
+use crate::model::no_source;
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_graph::{
     BuildInfo, Ctx, Deps, FromTask, NodeError, NodeResult, Question, Reads, TaskInput,
@@ -14,13 +15,15 @@ use weftwork_types::code::{Fault, Phase};
 use weftwork_types::message::{Message, ToolCall, ToolResult};
 use weftwork_types::port::CallContext;
 use weftwork_types::secret::SECRET;
-use weftwork_types::tool::{ToolFailure, ToolOutcome, wire_name};
+use weftwork_types::tool::{ToolFailure, ToolOutcome, ToolSpec, wire_name};
 
 /// The tools of a graph, as an argument of its nodes: a node calls them itself, without a model.
 ///
-/// The graph has the [`ToolRunner`] as a dependency ([`Graph::with`](weftwork_graph::Graph::with));
-/// a graph without one does not build. A call takes the same steps as that of a model: schema,
-/// policy, journal, budget, redaction, one start event and one result event.
+/// In the run of an evaluation they are the tools that its prompt offers now: which ones depends on
+/// the enabled and opened sections. Otherwise the graph has the [`ToolRunner`] as a dependency
+/// ([`Graph::with`](weftwork_graph::Graph::with)); a graph without one does not build. A call takes the
+/// same steps as that of a model: schema, policy, journal, budget, redaction, one start event and one
+/// result event.
 ///
 /// ```
 /// use serde_json::{Value, json};
@@ -60,8 +63,35 @@ use weftwork_types::tool::{ToolFailure, ToolOutcome, wire_name};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Tools {
-    runner: Deps<ToolRunner>,
+    source: ToolSource,
     ctx: Ctx,
+}
+
+/// Where the tools are from.
+#[derive(Debug, Clone)]
+enum ToolSource {
+    Prompt(PromptScope),
+    Graph(Arc<ToolRunner>),
+}
+
+impl ToolSource {
+    fn runner(&self) -> NodeResult<Arc<ToolRunner>> {
+        match self {
+            Self::Graph(runner) => Ok(Arc::clone(runner)),
+            Self::Prompt(prompt) => prompt.runner()?.ok_or_else(no_prompt),
+        }
+    }
+
+    fn prompt(&self) -> PromptScope {
+        match self {
+            Self::Graph(_) => PromptScope::none(),
+            Self::Prompt(prompt) => prompt.clone(),
+        }
+    }
+}
+
+fn no_prompt() -> NodeError {
+    NodeError::message("the run evaluates no prompt; begin it with `Evaluator::evaluate`")
 }
 
 impl Tools {
@@ -77,7 +107,7 @@ impl Tools {
     /// alone, put the result as a part of a message.
     ///
     /// # Errors
-    /// [`CallError::Failed`] if the call failed or was refused, [`CallError::Stopped`] if the node
+    /// [`ToolCallError::Failed`] if the call failed or was refused, [`ToolCallError::Stopped`] if the node
     /// has to stop: return it with `?`.
     ///
     /// # Cancel safety
@@ -86,20 +116,56 @@ impl Tools {
         &self,
         name: &str,
         args: serde_json::Value,
-    ) -> impl Future<Output = Result<ToolResult, CallError>> + Send + use<'_> {
-        let call = own_call(&self.ctx, &self.runner, name, args);
-        async move { result_of_call(&self.ctx, &self.runner, &call, &PromptScope::none()).await }
+    ) -> impl Future<Output = Result<ToolResult, ToolCallError>> + Send + use<'_> {
+        let ready = self.source.runner().map(|runner| {
+            let call = own_call(&self.ctx, &runner, name, args);
+            (runner, call)
+        });
+        async move {
+            let (runner, call) = ready.map_err(ToolCallError::Stopped)?;
+            result_of_call(&self.ctx, &runner, &call, &self.source.prompt()).await
+        }
+    }
+
+    /// Executes a tool call of a model, and returns its result. A failure is a result for the model.
+    /// Events that the tool dispatches to the session of a prompt are written with the node's own
+    /// update.
+    ///
+    /// # Errors
+    /// [`NodeError`] if the node has to stop, because a question is open or the budget is used up.
+    ///
+    /// # Cancel safety
+    /// See [`ToolRunner::execute`].
+    pub async fn execute(&self, call: &ToolCall) -> NodeResult<ToolResult> {
+        let runner = self.source.runner()?;
+        let outcome = outcome_of_call(&self.ctx, &runner, call, &self.source.prompt()).await?;
+        Ok(tool_result(call, &outcome))
+    }
+
+    /// Specifications of the tools, for a model.
+    ///
+    /// # Errors
+    /// [`NodeError`] if the tools of the prompt cannot be put together.
+    pub fn specs(&self) -> NodeResult<Vec<ToolSpec>> {
+        Ok(self.source.runner()?.specs())
     }
 }
 
 impl FromTask for Tools {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
-        Ok(Self { runner: Deps::from_task(input)?, ctx: Ctx::from_task(input)? })
+        let prompt = PromptScope::from_task(input)?;
+        let source = match prompt.run() {
+            Some(_) => ToolSource::Prompt(prompt),
+            None => ToolSource::Graph(Deps::from_task(input)?.0),
+        };
+        Ok(Self { source, ctx: Ctx::from_task(input)? })
     }
 
     fn check(info: &BuildInfo<'_>) -> Option<(String, String)> {
-        let (_, fix) = Deps::<ToolRunner>::check(info)?;
-        Some(("`Tools`, and the graph has no `ToolRunner`".to_owned(), fix))
+        no_source::<ToolRunner>(info).then(|| {
+            let fix = "give it one by `Graph::with`, or declare by `Graph::with_run_scoped::<PromptRun>` that its runs evaluate prompts";
+            ("`Tools`, and the graph has no `ToolRunner`".to_owned(), fix.to_owned())
+        })
     }
 
     fn reads() -> Reads {
@@ -111,18 +177,18 @@ impl FromTask for Tools {
 ///
 /// It is no [`Error`](std::error::Error), so that `?` in a node passes an open question on.
 #[derive(Debug)]
-pub enum CallError {
+pub enum ToolCallError {
     /// The tool failed, or the call was refused by schema, policy or person.
     Failed(ToolFailure),
     /// The node has to stop: a question is open, a record was refused, or the budget is used up.
     Stopped(NodeError),
 }
 
-impl From<CallError> for NodeError {
-    fn from(error: CallError) -> Self {
+impl From<ToolCallError> for NodeError {
+    fn from(error: ToolCallError) -> Self {
         let failure = match error {
-            CallError::Failed(failure) => failure,
-            CallError::Stopped(stopped) => return stopped,
+            ToolCallError::Failed(failure) => failure,
+            ToolCallError::Stopped(stopped) => return stopped,
         };
         let mut fault = Fault::new(code::TOOL_FAILED, failure.safe_message);
         if let Some(code) = failure.code {
@@ -155,11 +221,11 @@ pub(crate) async fn result_of_call(
     runner: &ToolRunner,
     call: &ToolCall,
     prompt: &PromptScope,
-) -> Result<ToolResult, CallError> {
+) -> Result<ToolResult, ToolCallError> {
     match outcome_of_call(ctx, runner, call, prompt).await {
-        Ok(ToolOutcome::Failed(failure)) => Err(CallError::Failed(failure)),
+        Ok(ToolOutcome::Failed(failure)) => Err(ToolCallError::Failed(failure)),
         Ok(outcome) => Ok(tool_result(call, &outcome)),
-        Err(stopped) => Err(CallError::Stopped(stopped)),
+        Err(stopped) => Err(ToolCallError::Stopped(stopped)),
     }
 }
 

@@ -12,6 +12,7 @@ mod conversation;
 mod error;
 mod evaluate;
 mod instance;
+mod model;
 mod output;
 mod prompt;
 mod react;
@@ -19,14 +20,14 @@ mod session;
 mod team;
 
 pub use bound::ModelConfig;
-pub use calls::{CallError, Tools};
+pub use calls::{ToolCallError, Tools};
 pub use error::AgentError;
 pub use evaluate::{
     Allowance, BUS_EVENTS_MAX, ClientConfig, Evaluated, Evaluation, EvaluationError,
     EvaluationErrorKind, EvaluationPhase, EvaluationStream, Evaluator, EvaluatorBuilder,
     EvaluatorError, EventBus, ExecutedOutcome, Interrupted, PromptContext, PromptEvent,
-    PromptExecuted, PromptModel, PromptRendered, PromptResponse, PromptRun, PromptTools,
-    Subscription, ThrottleKind, ToolInvoked,
+    PromptExecuted, PromptRendered, PromptResponse, PromptRun, Subscription, ThrottleKind,
+    ToolInvoked,
 };
 pub use instance::{
     Activity, ActivityContext, ActivityEnd, ActivityPayload, AgentRuntime, AgentRuntimeBuilder,
@@ -34,6 +35,7 @@ pub use instance::{
     InstanceOptions, InstanceStatus, Logic, MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX, Models,
     OnQuestion, QueuedActivities, Sent, SetAside, Statistics, Terminated, handler_graph,
 };
+pub use model::{IntoConversation, Model, WithModel};
 pub use output::OutputError;
 pub use prompt::{
     OPEN_SECTION, Overrides, Prompt, PromptBuilder, PromptError, PromptId, Rendered,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use weftwork_graph::{
     Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, SendTo, State,
 };
-use weftwork_models::{ChatModel, ModelCaller, check_media};
+use weftwork_models::{ChatModel, IntoModel, ModelCaller, check_media};
 use weftwork_tools::{ASK_HUMAN, FnTool, Policy, ToolBox, ToolRunner};
 use weftwork_types::MessageId;
 use weftwork_types::code::Fault;
@@ -66,12 +66,12 @@ struct ReactParts {
 
 impl ReactAgent {
     /// Creates an agent without instructions and tools.
-    pub fn new(name: impl Into<String>, model: Arc<dyn ChatModel>) -> Self {
+    pub fn new(name: impl Into<String>, model: impl IntoModel) -> Self {
         Self {
             name: name.into(),
             version: "0".to_owned(),
             instructions: String::new(),
-            bound: BoundModel::new(model),
+            bound: BoundModel::new(model.into_model()),
             tools: ToolBox::new(),
             policy: Policy::new(),
             step_limit: 100,

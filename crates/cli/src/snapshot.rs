@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weftwork::graph::run_loop::{
-    Config, Snapshot, Source, SubState, TaskResult, TaskSnapshot, Written,
+    CheckpointRef, Snapshot, Source, SubState, TaskResult, TaskSnapshot, Written,
 };
 
 /// Returns the word for the origin of a checkpoint.
@@ -37,7 +37,7 @@ pub(crate) fn snapshot_to_json(found: &Snapshot) -> Value {
     out
 }
 
-fn checkpoint_to_json(config: Option<&Config>) -> Value {
+fn checkpoint_to_json(config: Option<&CheckpointRef>) -> Value {
     config.and_then(|config| config.id).map_or(Value::Null, |id| id.to_string().into())
 }
 
@@ -56,7 +56,7 @@ fn task_to_json(task: &TaskSnapshot) -> Value {
     }
     match &task.state {
         Some(SubState::Snapshot(state)) => out["state"] = snapshot_to_json(state),
-        Some(SubState::Config(config)) => out["namespace"] = config.ns.as_str().into(),
+        Some(SubState::Checkpoint(config)) => out["namespace"] = config.ns.as_str().into(),
         None => {}
     }
     out

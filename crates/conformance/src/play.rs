@@ -13,7 +13,7 @@ use crate::{Mode, Setting, crash};
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_graph::run_loop::{Config, Snapshot, SubState};
+use weftwork_graph::run_loop::{CheckpointRef, Snapshot, SubState};
 use weftwork_graph::run_loop::{Continued, Host, StateQuery, StateUpdate};
 use weftwork_graph::{Answers, CompiledGraph, Durability, Modes, Semantics, SystemClock};
 use weftwork_store::items::MemoryItems;
@@ -135,7 +135,7 @@ pub(crate) struct Play<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) thread: String,
-    pub(crate) config: Config,
+    pub(crate) config: CheckpointRef,
 }
 
 impl Target {
@@ -346,7 +346,7 @@ impl<'a> Play<'a> {
         let here = |config| Target { thread: entry.thread.clone(), config };
         let inner = match &entry.inside {
             Some(path) => self.inner(entry, path).await?,
-            None => Config::default(),
+            None => CheckpointRef::default(),
         };
         match &entry.at {
             None => Ok(here(inner)),
@@ -378,7 +378,7 @@ impl<'a> Play<'a> {
 
     /// The graph reached by names of nodes: through the newest checkpoint that has such a task,
     /// level by level.
-    async fn inner(&self, entry: &Entry, path: &[String]) -> Played<Config> {
+    async fn inner(&self, entry: &Entry, path: &[String]) -> Played<CheckpointRef> {
         let mut ns = String::new();
         for name in path {
             let history = self.snapshots(entry, &ns).await?;
@@ -388,12 +388,12 @@ impl<'a> Play<'a> {
             let task = tasks.next();
             let task = task.ok_or_else(|| Raised::new("ValueError", format!("no task {name}")))?;
             ns = match &task.state {
-                Some(SubState::Config(config)) => config.ns.clone(),
+                Some(SubState::Checkpoint(config)) => config.ns.clone(),
                 _ if ns.is_empty() => format!("{name}:{}", task.id),
                 _ => format!("{ns}|{name}:{}", task.id),
             };
         }
-        Ok(Config { ns, ..Config::default() })
+        Ok(CheckpointRef { ns, ..CheckpointRef::default() })
     }
 
     async fn snapshots(&self, entry: &Entry, ns: &str) -> Played<Vec<Snapshot>> {

@@ -5,8 +5,8 @@ use crate::expr;
 use crate::message;
 use serde_json::{Map, Value as Json, json};
 use weftwork_graph::run_loop::{
-    Config, Metadata, Snapshot, Source, StreamItem, SubState, TaskEnded, TaskResult, TaskSnapshot,
-    TaskStarted, Written,
+    CheckpointRef, Metadata, Snapshot, Source, StreamItem, SubState, TaskEnded, TaskResult,
+    TaskSnapshot, TaskStarted, Written,
 };
 use weftwork_graph::{MessagePart, StreamEvent, TaskPath};
 use weftwork_types::interrupt::{Ask, Interrupt};
@@ -159,7 +159,7 @@ pub(crate) fn question(interrupt: &Interrupt) -> Json {
     }
 }
 
-pub(crate) fn config(config: Option<&Config>) -> Json {
+pub(crate) fn config(config: Option<&CheckpointRef>) -> Json {
     match config {
         Some(config) => {
             json!({ "ns": config.ns, "id": config.id.map(|id| id.to_string()) })
@@ -268,7 +268,7 @@ fn path(task: &TaskSnapshot) -> Json {
 
 fn sub_state(state: &SubState) -> Json {
     match state {
-        SubState::Config(found) => config(Some(found)),
+        SubState::Checkpoint(found) => config(Some(found)),
         SubState::Snapshot(found) => snapshot_of(found),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weftwork_engine::ids::cut;
 use weftwork_engine::{NodeIdx, Plan, Slots};
 use weftwork_types::code::Fault;
-use weftwork_types::port::Dependencies;
+use weftwork_types::port::{Dependencies, Deps};
 
 /// Source of the parts of a task's input that are created on demand.
 pub(crate) trait CtxSource {
@@ -225,24 +225,6 @@ where
 
     fn reads() -> Reads {
         Reads::Nothing
-    }
-}
-
-/// A value of the run, or else one that the graph was built with by
-/// [`Graph::with`](crate::Graph::with).
-#[derive(Debug)]
-pub struct Deps<T>(pub Arc<T>);
-
-impl<T> Clone for Deps<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<T> Deref for Deps<T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.0
     }
 }
 

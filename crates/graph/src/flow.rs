@@ -21,7 +21,7 @@ use weftwork_engine::{ChannelIdx, TaskOutput, Write};
 /// # Example
 /// ```
 /// use serde_json::json;
-/// use weftwork_graph::{Ctx, Finish, Flow, Input, NodeResult, RunOutcome, TaskDef};
+/// use weftwork_graph::{Ctx, Finish, Flow, Input, NodeResult, TaskDef};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let double = TaskDef::new("double", async |Input(n): Input| -> NodeResult<_> {
@@ -31,8 +31,8 @@ use weftwork_engine::{ChannelIdx, TaskOutput, Write};
 ///     let double = double.clone();
 ///     async move { ctx.task(&double, n).await.map(Finish::value) }
 /// });
-/// let outcome = flow.build()?.invoke(json!(21)).await?;
-/// assert_eq!(outcome, RunOutcome::Completed { output: json!(42) });
+/// let ended = flow.build()?.invoke(json!(21)).await?;
+/// assert_eq!(*ended.output()?, json!(42));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -17,6 +17,7 @@ mod compiled;
 mod context;
 mod draw;
 mod dynamic;
+mod ended;
 mod error;
 mod extract;
 mod field;
@@ -41,8 +42,9 @@ pub use clock::SystemClock;
 pub use compiled::CompiledGraph;
 pub use context::Ctx;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
+pub use ended::Ended;
 pub use error::{BuildError, NODE_FAILED, NodeError, NotResumable, RuntimeError};
-pub use extract::{Arg, BuildInfo, Deps, Failure, FromTask, Input, Reads, TaskInput};
+pub use extract::{Arg, BuildInfo, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};
 pub use flow::{Finish, Flow, TaskDef};
 pub use input::IntoInput;
@@ -63,6 +65,7 @@ pub use weftwork_engine::plan::{END, START};
 pub use weftwork_engine::pregel::Path as TaskPath;
 pub use weftwork_engine::{List, Value, Write, channel};
 pub use weftwork_macros::{Routes, State};
+pub use weftwork_types::port::Deps;
 
 /// Items that the derive macros expand to. Not part of this crate's public API.
 #[doc(hidden)]

@@ -4,6 +4,9 @@ use crate::context::Ctx;
 use crate::error::{NodeError, RuntimeError, Stop};
 use crate::output::NodeResult;
 use crate::run_loop::schema::answer_checker;
+use crate::schema::answer_schema;
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use std::time::Duration;
 use weftwork_engine::ids::interrupt_id;
@@ -76,6 +79,29 @@ impl Ctx {
     /// As [`ask`](Self::ask).
     pub fn interrupt(&self, value: Json) -> NodeResult<Json> {
         self.ask(Ask::Value { value }, None).map(|answer| answer.value)
+    }
+
+    /// Asks anything, and returns the answer as a value. The JSON Schema of the type is the schema of
+    /// the answer, so that one which does not fit is refused where it is given.
+    ///
+    /// ```
+    /// # use weftwork_graph::{Ctx, NodeResult};
+    /// async fn book(ctx: Ctx) -> NodeResult<()> {
+    ///     let people: u32 = ctx.ask_as("For how many?")?;
+    ///     println!("a table for {people}");
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask); and an answer that fits the schema, and is no `T` all the same.
+    pub fn ask_as<T: DeserializeOwned + JsonSchema>(
+        &self,
+        question: impl Into<Json>,
+    ) -> NodeResult<T> {
+        let ask = Ask::Value { value: question.into() };
+        let answer = self.ask(ask, Some(answer_schema::<T>()))?;
+        Ok(serde_json::from_value(answer.value)?)
     }
 
     /// Asks a person who has until `expires_at` to answer; after that the question takes its

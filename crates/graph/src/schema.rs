@@ -50,6 +50,15 @@ pub trait NoSchema {
 
 impl<T> NoSchema for SchemaOf<T> {}
 
+/// Schema of a value that a person or a program gives, with all definitions in place.
+pub(crate) fn answer_schema<T: JsonSchema>() -> Json {
+    let settings = SchemaSettings::draft2020_12().for_deserialize().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
+
 /// JSON Schemas of a graph (draft 2020-12), each an object with the members `title`, `type`,
 /// `properties` with one schema for each channel, and `$defs` if the schemas refer to definitions.
 ///

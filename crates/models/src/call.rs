@@ -7,7 +7,7 @@ use crate::chat::{ChatModel, ChatRequest, FinishReason};
 use crate::collect::message_id;
 use crate::protocol::is_paused_turn;
 use crate::secrets::Secrets;
-use crate::{CallError, ModelError, RetryPolicy, fingerprint};
+use crate::{ModelCallError, ModelError, RetryPolicy, fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl ModelCaller {
     /// next commit of the run.
     ///
     /// # Errors
-    /// [`CallError`] with the [`ModelError`] of the last attempt; [`ModelError::Unsupported`] without
+    /// [`ModelCallError`] with the [`ModelError`] of the last attempt; [`ModelError::Unsupported`] without
     /// an attempt if the request sets an option that the model lacks; [`ModelError::Deadline`] if the deadline has passed
     /// or would pass before the next attempt; [`ModelError::Budget`] and [`ModelError::Journal`] if
     /// no attempt is allowed or the answer could not be recorded.
@@ -113,13 +113,13 @@ impl ModelCaller {
         model: &dyn ChatModel,
         request: ChatRequest,
         ctx: &CallContext,
-    ) -> Result<ChatResponse, CallError> {
+    ) -> Result<ChatResponse, ModelCallError> {
         let mut tried = Tried::default();
         let chosen = ctx.dependencies.get::<RunModel>();
         let chosen = chosen.as_ref().filter(|chosen| chosen.instead_of == model.info().id());
         let model = chosen.map_or(model, |chosen| chosen.model.as_ref());
         let outcome = self.make_whole(model, request, ctx, &mut tried).await;
-        outcome.map_err(|error| CallError {
+        outcome.map_err(|error| ModelCallError {
             error: Box::new(error),
             attempts: tried.attempts,
             used: tried.used,

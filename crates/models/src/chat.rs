@@ -5,7 +5,7 @@ use crate::{Capability, ModelError, Price, PriceTable, TokenLimits, fingerprint}
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
-use weftwork_types::message::{Media, Message};
+use weftwork_types::message::{Media, Message, Role, ToolResult};
 use weftwork_types::tool::ToolSpec;
 use weftwork_types::usage::Tokens;
 use weftwork_types::{BoxStream, canonical};
@@ -82,6 +82,30 @@ impl ModelInfo {
     }
 }
 
+/// What agents, teams and evaluators take as their model: a model, or a shared one.
+pub trait IntoModel {
+    /// Shares the model.
+    fn into_model(self) -> Arc<dyn ChatModel>;
+}
+
+impl<M: ChatModel + 'static> IntoModel for M {
+    fn into_model(self) -> Arc<dyn ChatModel> {
+        Arc::new(self)
+    }
+}
+
+impl<M: ChatModel + 'static> IntoModel for Arc<M> {
+    fn into_model(self) -> Arc<dyn ChatModel> {
+        self
+    }
+}
+
+impl IntoModel for Arc<dyn ChatModel> {
+    fn into_model(self) -> Arc<dyn ChatModel> {
+        self
+    }
+}
+
 /// A request to a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChatRequest {
@@ -105,6 +129,20 @@ pub struct ChatRequest {
 pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 
 impl ChatRequest {
+    /// Text of the last message of the user; empty if there is none.
+    #[must_use]
+    pub fn last_user_text(&self) -> String {
+        let asked = self.messages.iter().rev().find(|message| message.role == Role::User);
+        asked.map(Message::joined_text).unwrap_or_default()
+    }
+
+    /// The result of a tool that the model is to read now: the last one of the last message; `None`
+    /// if that has none.
+    #[must_use]
+    pub fn last_tool_result(&self) -> Option<&ToolResult> {
+        self.messages.last()?.tool_results().last()
+    }
+
     /// Returns an estimate of the tokens of the request and of the longest answer that it permits.
     pub(crate) fn estimated_tokens(&self) -> u64 {
         let asked = canonical::to_string(&fingerprint::request(self)).len() as u64;

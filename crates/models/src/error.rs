@@ -389,7 +389,7 @@ fn advice(kind: RefusalKind) -> &'static str {
 
 /// A failed model call: the error of its last attempt, and the usage of all attempts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CallError {
+pub struct ModelCallError {
     /// Error of the last attempt, or the reason why no attempt was made.
     pub error: Box<ModelError>,
     /// Number of attempts that were made.
@@ -398,7 +398,7 @@ pub struct CallError {
     pub used: Usage,
 }
 
-impl CallError {
+impl ModelCallError {
     /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
@@ -416,13 +416,13 @@ impl CallError {
     }
 }
 
-impl fmt::Display for CallError {
+impl fmt::Display for ModelCallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl std::error::Error for CallError {
+impl std::error::Error for ModelCallError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.error.source()
     }

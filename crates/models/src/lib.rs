@@ -32,9 +32,9 @@ mod words;
 pub use call::{ChatResponse, ModelCaller, RunModel};
 pub use capability::{Capability, ModelFacts, TokenLimits, check_media};
 pub use chat::{
-    ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo, ToolChoice,
+    ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, IntoModel, ModelInfo, ToolChoice,
 };
-pub use error::{CallError, ModelError};
+pub use error::{ModelCallError, ModelError};
 pub use extras::{Additions, RequestExtras};
 pub use price::{ModelPrices, Price, PriceTable};
 pub use protocol::{HttpModel, Protocol, Quirk, Quirks, ServerConfig};

@@ -139,7 +139,7 @@ impl<'a> Origins<'a> {
     /// Keeps the snapshots that the run and the metadata of the filter select.
     fn select(&self, filter: &HistoryFilter, snapshots: &mut Vec<Snapshot>) {
         snapshots.retain(|snapshot| {
-            let id = snapshot.config.as_ref().and_then(|config| config.id);
+            let id = snapshot.checkpoint();
             id.is_none_or(|id| self.selects(filter, id))
         });
         snapshots.truncate(filter.limit);

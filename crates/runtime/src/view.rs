@@ -35,7 +35,7 @@ impl ThreadView {
     }
 
     /// Reads a subgraph, which is named by its namespace: the `ns` of a
-    /// [`Config`](weftwork_graph::run_loop::Config).
+    /// [`CheckpointRef`](weftwork_graph::run_loop::CheckpointRef).
     pub fn within(mut self, namespace: &str) -> Self {
         self.at = self.at.within(namespace);
         self

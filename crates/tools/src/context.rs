@@ -3,10 +3,8 @@
 use crate::{Replies, ToolError};
 use serde_json::Value;
 use std::any::{TypeId, type_name};
-use std::ops::Deref;
-use std::sync::Arc;
 use weftwork_types::event::AiEvent;
-use weftwork_types::port::{CallContext, Dependencies};
+use weftwork_types::port::{CallContext, Dependencies, Deps};
 use weftwork_types::{Timestamp, ToolCallId};
 
 /// The context of a tool call, passed beside its arguments. Cheap to clone.
@@ -46,24 +44,6 @@ impl ToolContext {
                 type_name::<T>()
             ))
         })
-    }
-}
-
-/// A value of the run, or else from [`ToolBox::provide`](crate::ToolBox::provide), as a parameter
-/// of a `#[tool]` function. It dereferences to the value.
-#[derive(Debug)]
-pub struct Deps<T>(pub Arc<T>);
-
-impl<T> Clone for Deps<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<T> Deref for Deps<T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.0
     }
 }
 

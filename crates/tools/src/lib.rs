@@ -37,7 +37,7 @@ mod schema;
 mod tool;
 mod toolbox;
 
-pub use context::{Deps, FromContext, Need, ToolContext};
+pub use context::{FromContext, Need, ToolContext};
 pub use dispatch::{DISPATCHED_BYTES_MAX, DISPATCHED_MAX, Dispatched};
 pub use error::{IntoToolError, RunToolError, ToolBoxError, ToolBoxErrors, ToolError, code};
 pub use fn_tool::FnTool;
@@ -56,6 +56,7 @@ pub use schema::{WHOLE, args_schema, output_schema};
 pub use tool::{DEFAULT_TIMEOUT, Reconcile, Tool};
 pub use toolbox::ToolBox;
 pub use weftwork_macros::tool;
+pub use weftwork_types::port::Deps;
 pub use weftwork_types::tool::{Questions, Reply, ToolQuestion};
 
 /// Support code for the expansion of [`#[tool]`](macro@tool). Not a public API.

@@ -143,12 +143,24 @@ impl ToolCall {
 }
 
 impl ToolResult {
+    /// The result as text: a text as it is, and any other value as JSON.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.value.as_str().map_or_else(|| self.value.to_string(), str::to_owned)
+    }
+
     /// Returns `true` if this is the shown form of another result.
     fn is_shown_of(&self, whole: &Self) -> bool {
         let value = whole.shown.as_ref().unwrap_or(&whole.value);
         let same_call = self.tool_call_id == whole.tool_call_id && self.name == whole.name;
         same_call && self.is_error == whole.is_error && self.shown.is_none() && self.value == *value
     }
+}
+
+/// An id of a message that no run made. Ids of a node's messages repeat with its task
+/// (`Ctx::message_id`); nothing depends on that, because only a recorded result is read again.
+fn random_id() -> MessageId {
+    MessageId::from_uuid(uuid::Uuid::now_v7())
 }
 
 impl Message {
@@ -167,7 +179,19 @@ impl Message {
     /// Creates a message of the user, with a new random id.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
-        Self::text(MessageId::from_uuid(uuid::Uuid::now_v7()), Role::User, text)
+        Self::text(random_id(), Role::User, text)
+    }
+
+    /// Creates a message with instructions for the model, with a new random id.
+    #[must_use]
+    pub fn system(text: impl Into<String>) -> Self {
+        Self::text(random_id(), Role::System, text)
+    }
+
+    /// Creates a message of the assistant, with a new random id.
+    #[must_use]
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::text(random_id(), Role::Assistant, text)
     }
 
     /// Creates a message with one tool result.

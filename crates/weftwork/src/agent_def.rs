@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use weftwork_agents::AgentError;
 use weftwork_graph::CompiledGraph;
-use weftwork_models::ChatModel;
+use weftwork_models::{ChatModel, IntoModel};
 
 type Make = dyn Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync;
 
@@ -62,8 +62,8 @@ impl AgentDef {
     ///
     /// # Errors
     /// [`AgentError`] with all problems of the graph.
-    pub fn compile(&self, model: Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> {
-        (self.make)(model)
+    pub fn compile(&self, model: impl IntoModel) -> Result<CompiledGraph, AgentError> {
+        (self.make)(model.into_model())
     }
 }
 

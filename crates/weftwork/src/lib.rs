@@ -118,8 +118,8 @@ pub mod postgres {
 /// Items that most programs need.
 pub mod prelude {
     pub use crate::agents::{
-        CallError, Chat, ChatUpdate, Evaluated, Evaluator, Prompt, PromptContext, ReactAgent,
-        Section, Session, Slice, Tools,
+        Chat, ChatUpdate, Evaluated, Evaluator, Model, Prompt, PromptContext, ReactAgent, Section,
+        Session, Slice, ToolCallError, Tools, WithModel,
     };
     pub use crate::graph::{
         Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, Routes, START,

@@ -2,7 +2,6 @@
 
 mod bus;
 mod context;
-mod custom;
 mod error;
 mod evaluation;
 mod outcome;
@@ -17,7 +16,6 @@ pub use bus::{
     Subscription, ToolInvoked,
 };
 pub use context::PromptContext;
-pub use custom::{PromptModel, PromptTools};
 pub use error::{EvaluationError, EvaluationErrorKind, EvaluationPhase, ThrottleKind};
 pub use evaluation::{Allowance, Evaluation, EvaluationStream};
 pub use outcome::{Evaluated, Interrupted, PromptResponse};
@@ -35,7 +33,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_models::{ChatModel, ModelCaller};
+use weftwork_models::{IntoModel, ModelCaller};
 use weftwork_runtime::{Runtime, RuntimeBuilder, Thread};
 use weftwork_store::StoreError;
 use weftwork_tools::ToolBox;
@@ -75,7 +73,7 @@ impl Default for ClientConfig {
 ///
 /// Without a graph of its own, it uses the [`ReactAgent`]: model and tools alternate until the model
 /// answers. A custom graph ([`EvaluatorBuilder::graph`]) gets the rendered prompt as its first
-/// message, and its nodes take [`PromptModel`] and [`PromptTools`].
+/// message, and its nodes take [`Model`](crate::Model) and [`Tools`](crate::Tools).
 ///
 /// Each evaluation is a thread. Without a checkpointer the thread is deleted when the evaluation
 /// completes or fails, and two evaluations share no state but their session. Over a runtime
@@ -280,9 +278,9 @@ impl EvaluatorBuilder {
 
 impl Evaluator {
     /// Begins an evaluator of a model.
-    pub fn builder(model: Arc<dyn ChatModel>) -> EvaluatorBuilder {
+    pub fn builder(model: impl IntoModel) -> EvaluatorBuilder {
         EvaluatorBuilder {
-            resources: EvaluatorResources::new("weft".to_owned(), model),
+            resources: EvaluatorResources::new("weft".to_owned(), model.into_model()),
             client: ClientConfig::default(),
             graph: None,
             runtime: None,

@@ -2,7 +2,7 @@
 
 use super::activity::{Activity, Sent};
 use super::{AgentRuntime, Models};
-use crate::calls::{CallError, own_call, result_of_call};
+use crate::calls::{ToolCallError, own_call, result_of_call};
 use crate::evaluate::PromptScope;
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;
@@ -236,11 +236,11 @@ impl Logic {
     /// Calls a tool of the agent runtime, as a recorded call of the node.
     ///
     /// # Errors
-    /// [`CallError`] as of [`Tools::call`](crate::Tools::call).
+    /// [`ToolCallError`] as of [`Tools::call`](crate::Tools::call).
     ///
     /// # Cancel safety
     /// As [`ToolRunner::execute`].
-    pub async fn call_tool(&self, name: &str, args: Json) -> Result<ToolResult, CallError> {
+    pub async fn call_tool(&self, name: &str, args: Json) -> Result<ToolResult, ToolCallError> {
         let ctx = &self.hosting.ctx;
         let runner = self.tools();
         let call = own_call(ctx, runner, name, args);

@@ -3,7 +3,7 @@
 use super::AgentRuntime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_models::{ChatModel, ModelRegistry};
+use weftwork_models::{ChatModel, IntoModel, ModelRegistry};
 use weftwork_runtime::Runtime;
 use weftwork_tools::{Policy, ToolBox, ToolBoxErrors, ToolRunner};
 
@@ -56,8 +56,8 @@ impl AgentRuntimeBuilder {
     }
 
     /// Adds a model under a name, in place of an earlier one.
-    pub fn model(mut self, name: impl Into<String>, model: Arc<dyn ChatModel>) -> Self {
-        self.models.0.insert(name.into(), model);
+    pub fn model(mut self, name: impl Into<String>, model: impl IntoModel) -> Self {
+        self.models.0.insert(name.into(), model.into_model());
         self
     }
 

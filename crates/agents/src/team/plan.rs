@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, State, SubgraphState,
 };
-use weftwork_models::{ChatModel, FinishReason, ModelCaller};
+use weftwork_models::{FinishReason, IntoModel, ModelCaller};
 use weftwork_types::MessageId;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
@@ -127,16 +127,12 @@ struct PlanParts {
 
 impl PlanAndExecute {
     /// Creates an agent whose model plans and whose executor is a graph with a conversation.
-    pub fn new(
-        name: impl Into<String>,
-        model: Arc<dyn ChatModel>,
-        executor: CompiledGraph,
-    ) -> Self {
+    pub fn new(name: impl Into<String>, model: impl IntoModel, executor: CompiledGraph) -> Self {
         Self {
             name: name.into(),
             version: "0".to_owned(),
             instructions: String::new(),
-            bound: BoundModel::new(model),
+            bound: BoundModel::new(model.into_model()),
             executor,
             replan: Replan::EachStep,
             steps_max: STEPS_MAX,

@@ -16,7 +16,7 @@ use weftwork_graph::{
     Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, NodeResult, START, SendTo, State,
     SubgraphState,
 };
-use weftwork_models::{ChatModel, ModelCaller};
+use weftwork_models::{IntoModel, ModelCaller};
 use weftwork_tools::{ASK_HUMAN, Policy, ToolBox, ToolRunner};
 use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
 use weftwork_types::tool::ToolOutcome;
@@ -119,12 +119,12 @@ struct SupervisorParts {
 
 impl Supervisor {
     /// Creates a team without members.
-    pub fn new(name: impl Into<String>, model: Arc<dyn ChatModel>) -> Self {
+    pub fn new(name: impl Into<String>, model: impl IntoModel) -> Self {
         Self {
             name: name.into(),
             version: "0".to_owned(),
             instructions: String::new(),
-            bound: BoundModel::new(model),
+            bound: BoundModel::new(model.into_model()),
             tools: ToolBox::new(),
             policy: Policy::new(),
             members: Vec::new(),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
-use weftwork_agents::{CallError, Chat, ChatUpdate, Tools};
+use weftwork_agents::{Chat, ChatUpdate, ToolCallError, Tools};
 use weftwork_graph::{
     Arg, BuildError, CompiledGraph, Ctx, Graph, Next, NodeError, NodeResult, Retry, START, SendTo,
     State,
@@ -260,7 +260,7 @@ async fn pay_much_refused(tools: Tools) -> NodeResult<LogUpdate> {
         ("no_such", json!({})),
     ] {
         match tools.call(name, args).await {
-            Err(CallError::Failed(failure)) => {
+            Err(ToolCallError::Failed(failure)) => {
                 lines.push(json!([failure.error_code, failure.code]));
             }
             other => lines.push(json!(other?)),

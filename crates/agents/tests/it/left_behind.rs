@@ -146,7 +146,7 @@ async fn what_a_rollback_without_input_left_is_told_with_the_next_input() {
 
 async fn checkpoints(thread: &Thread) -> Vec<CheckpointId> {
     let history = thread.history(&HistoryFilter::default()).await.expect("reads");
-    history.into_iter().filter_map(|found| found.config?.id).collect()
+    history.into_iter().filter_map(|found| found.checkpoint()).collect()
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod desk;
 mod golden;
 mod left_behind;
 mod left_open;
+mod model;
 mod modes;
 mod prompts;
 mod react;

@@ -175,7 +175,9 @@ impl Story {
     /// dead one, and leave nothing to do for the next.
     fn snapshot(&self) -> Snapshot {
         let copy = tempfile::tempdir().expect("a folder");
-        for file in ["weft.db", "weft.db-wal"] {
+        // The mark of an open store too: a process that is killed while it closes the store leaves it
+        // behind without a log.
+        for file in ["weft.db", "weft.db-journal", "weft.db-wal", "weft.db-open"] {
             let original = self.folder.path().join(file);
             if original.exists() {
                 std::fs::copy(original, copy.path().join(file)).expect("copies");

@@ -20,7 +20,7 @@ use crate::trace;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
 use weftwork_graph::Answers;
-use weftwork_graph::run_loop::{Config, Snapshot, Source, SubState};
+use weftwork_graph::run_loop::{CheckpointRef, Snapshot, Source, SubState};
 use weftwork_graph::run_loop::{Continued, StateQuery};
 use weftwork_types::run::RunInput;
 use weftwork_types::{CheckpointId, InterruptId};
@@ -37,7 +37,7 @@ pub(super) const INNER_STOP: &str = "a run that goes on passes the stop of a sub
 pub(super) fn runs_subgraph(now: &Snapshot) -> bool {
     let begun = |state: &SubState| match state {
         SubState::Snapshot(within) => within.metadata.is_some(),
-        SubState::Config(_) => false,
+        SubState::Checkpoint(_) => false,
     };
     now.tasks.iter().filter_map(|task| task.state.as_ref()).any(begun)
 }
@@ -191,7 +191,7 @@ impl Recovery<'_> {
         };
         let run = RunEntry { limit: Some(limit), ..run.clone() };
         let newest =
-            Target { thread: self.before.target.thread.clone(), config: Config::default() };
+            Target { thread: self.before.target.thread.clone(), config: CheckpointRef::default() };
         Ok(Taken::Up(play.run_input(&run, &newest, start, continued, shown).await))
     }
 
@@ -271,5 +271,5 @@ impl Recovery<'_> {
 }
 
 fn id(state: &Snapshot) -> Option<CheckpointId> {
-    state.config.as_ref()?.id
+    state.checkpoint()
 }

@@ -11,7 +11,7 @@ use crate::trace;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weftwork_graph::run_loop::{Config, StateQuery, StateUpdate};
+use weftwork_graph::run_loop::{CheckpointRef, StateQuery, StateUpdate};
 use weftwork_graph::{CompiledGraph, Modes, RuntimeError};
 use weftwork_runtime::{EndedRun, Runtime, Thread, ThreadView};
 use weftwork_store::{ItemStore, RunRow, Store, StoreError};
@@ -80,7 +80,7 @@ impl Hosted {
         &self,
         target: &Target,
         steps: Vec<Vec<StateUpdate>>,
-    ) -> Played<Config> {
+    ) -> Played<CheckpointRef> {
         let mut config = Err(raised(&RuntimeError::NoUpdates));
         let mut target = target.clone();
         for update in steps.into_iter().flatten() {
@@ -91,7 +91,7 @@ impl Hosted {
         config
     }
 
-    async fn change_once(&self, target: &Target, update: StateUpdate) -> Played<Config> {
+    async fn change_once(&self, target: &Target, update: StateUpdate) -> Played<CheckpointRef> {
         let writes = update.values.map(|members| Json::Object(Map::from_iter(members)));
         let as_node = update.as_node.name().map(str::to_owned);
         let input = RunInput::Update { writes: writes.unwrap_or_default(), as_node };
@@ -104,7 +104,7 @@ impl Hosted {
     }
 
     /// The newest checkpoint of a graph of a thread.
-    pub(crate) async fn newest(&self, thread: &str, ns: &str) -> Played<Config> {
+    pub(crate) async fn newest(&self, thread: &str, ns: &str) -> Played<CheckpointRef> {
         let state = async { self.thread(thread)?.view().within(ns).state().await };
         let state = state.await.map_err(|error| raised(&error))?;
         Ok(state.config.unwrap_or_default())

@@ -11,7 +11,7 @@ use crate::python::Raised;
 use crate::trace;
 use serde_json::Value as Json;
 use tokio::sync::mpsc::unbounded_channel;
-use weftwork_graph::run_loop::{Config, Snapshot, Stops};
+use weftwork_graph::run_loop::{CheckpointRef, Snapshot, Stops};
 use weftwork_graph::run_loop::{
     Continued, HistoryFilter, Host, Run, Start, StateQuery, StateUpdate,
 };
@@ -74,7 +74,7 @@ impl Front {
         &self,
         target: &Target,
         steps: Vec<Vec<StateUpdate>>,
-    ) -> Played<Config> {
+    ) -> Played<CheckpointRef> {
         match self {
             Self::Local(Local { graph, host, .. }) => {
                 let changed = graph.update(host, &target.at(), steps).await;

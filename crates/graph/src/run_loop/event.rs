@@ -225,9 +225,9 @@ pub struct Snapshot {
     /// The nodes that are due and have not finished, one that is sent to several times as often.
     pub next: Vec<String>,
     /// Its place in the thread.
-    pub config: Option<Config>,
+    pub config: Option<CheckpointRef>,
     /// The checkpoint before it.
-    pub parent: Option<Config>,
+    pub parent: Option<CheckpointRef>,
     /// Its origin; `None` for a thread on which nothing ran.
     pub metadata: Option<Metadata>,
     /// The tasks that were due, and their outcomes.
@@ -242,10 +242,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The checkpoint, from which [`Run::at`](crate::run_loop::Run::at) and its like begin; `None` for
+    /// a thread on which nothing ran.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<CheckpointId> {
+        self.config.as_ref()?.id
+    }
+
     /// Creates the snapshot of a checkpoint that cannot be read.
     #[must_use]
     pub fn unreadable(ns: &str, id: CheckpointId, error: Fault) -> Self {
-        let config = Config { ns: ns.to_owned(), id: Some(id), ..Config::default() };
+        let config = CheckpointRef { ns: ns.to_owned(), id: Some(id), ..CheckpointRef::default() };
         Self { config: Some(config), error: Some(error), ..Self::default() }
     }
 
@@ -275,7 +282,7 @@ pub struct SnapshotRun {
 
 /// A place in a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Config {
+pub struct CheckpointRef {
     /// The namespace of the graph, its parts separated by `|`; empty for the outermost graph.
     pub ns: String,
     /// The checkpoint.
@@ -285,7 +292,7 @@ pub struct Config {
     pub map: BTreeMap<String, CheckpointId>,
 }
 
-impl Config {
+impl CheckpointRef {
     pub(crate) fn of(ns: &str, id: Option<CheckpointId>, metadata: &Metadata) -> Self {
         let mut map = metadata.parents.clone();
         if let (false, Some(id)) = (map.is_empty(), id) {
@@ -359,7 +366,7 @@ pub enum TaskResult {
 #[derive(Debug, Clone, PartialEq)]
 pub enum SubState {
     /// Its place in the thread.
-    Config(Config),
+    Checkpoint(CheckpointRef),
     /// Its state.
     Snapshot(Box<Snapshot>),
 }

@@ -46,8 +46,8 @@ pub use checkpointer::{
 };
 pub use context::{EventSource, Given, Host, RunAccount, RunEnvironment, TaskContext, TaskReports};
 pub use event::{
-    Config, MessagePart, Metadata, Modes, Snapshot, SnapshotRun, Source, StreamEvent, StreamItem,
-    SubState, TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
+    CheckpointRef, MessagePart, Metadata, Modes, Snapshot, SnapshotRun, Source, StreamEvent,
+    StreamItem, SubState, TaskEnded, TaskResult, TaskSnapshot, TaskStarted, Written,
 };
 pub use node_cache::CACHED_MAX;
 pub use options::{Continued, Start, StartCommand};

@@ -97,7 +97,7 @@ impl TaskSnapshot {
             SubState::Snapshot(inner) => {
                 SubState::Snapshot(Box::new(inner.in_form(StateForm::Shown)))
             }
-            SubState::Config(config) => SubState::Config(config),
+            SubState::Checkpoint(config) => SubState::Checkpoint(config),
         });
         Self { interrupts: shown_questions(self.interrupts), result, state, ..self }
     }

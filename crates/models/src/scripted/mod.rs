@@ -15,6 +15,7 @@ use crate::ModelError;
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
 use crate::registry::ModelProvider;
 use futures_util::{StreamExt as _, stream as streams};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -36,10 +37,20 @@ pub struct ScriptedModel {
     pause: Duration,
 }
 
-#[derive(Debug)]
 enum Script {
     Rules,
     Steps(Vec<Step>),
+    Function(Box<dyn Fn(&ChatRequest) -> Step + Send + Sync>),
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rules => f.write_str("Rules"),
+            Self::Steps(steps) => f.debug_tuple("Steps").field(steps).finish(),
+            Self::Function(_) => f.write_str("Function"),
+        }
+    }
 }
 
 impl ScriptedModel {
@@ -53,8 +64,25 @@ impl ScriptedModel {
     /// Creates a model that plays one step per attempt, regardless of the request, and fails with
     /// [`ModelError::NotRecorded`] after the last.
     #[must_use]
-    pub fn from_steps(steps: Vec<Step>) -> Self {
-        Self::with(Script::Steps(steps), "steps")
+    pub fn from_steps(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self::with(Script::Steps(steps.into_iter().collect()), "steps")
+    }
+
+    /// Creates a model whose every attempt does what a function makes of the request.
+    ///
+    /// ```
+    /// use weftwork_models::ScriptedModel;
+    /// use weftwork_models::scripted::Step;
+    ///
+    /// let model = ScriptedModel::from_fn(|request| match request.last_tool_result() {
+    ///     Some(result) => Step::text(format!("Order A1: {}", result.text())),
+    ///     None => Step::call("look_up", serde_json::json!({"order": "A1"})),
+    /// });
+    /// assert_eq!(model.calls(), 0);
+    /// ```
+    #[must_use]
+    pub fn from_fn(answer: impl Fn(&ChatRequest) -> Step + Send + Sync + 'static) -> Self {
+        Self::with(Script::Function(Box::new(answer)), "function")
     }
 
     fn with(script: Script, model: &str) -> Self {
@@ -89,6 +117,7 @@ impl ScriptedModel {
         let number = self.asked.fetch_add(1, Ordering::SeqCst);
         match &self.script {
             Script::Rules => rules::answer(request),
+            Script::Function(answer) => answer(request),
             Script::Steps(steps) => steps.get(number).cloned().unwrap_or_else(|| {
                 Step::fails(ModelError::NotRecorded {
                     file: "script".to_owned(),

@@ -31,7 +31,7 @@ pub(super) fn answer(request: &ChatRequest) -> Step {
     };
     let output_bytes = output.len() + json!(calls).to_string().len();
     let tokens = Tokens::estimated(said as u64 / 4, output_bytes as u64 / 4);
-    let step = if calls.is_empty() { Step::text(&output) } else { Step::calls(calls) };
+    let step = if calls.is_empty() { Step::text(output) } else { Step::calls(calls) };
     step.using(tokens)
 }
 

@@ -24,8 +24,8 @@ impl Step {
 
     /// A complete text answer.
     #[must_use]
-    pub fn text(text: &str) -> Self {
-        let mut step = Self::cut(text);
+    pub fn text(text: impl AsRef<str>) -> Self {
+        let mut step = Self::cut(text.as_ref());
         step.finish(FinishReason::Stop);
         step
     }

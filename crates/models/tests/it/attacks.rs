@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weftwork_egress::{AllowedHost, EgressConfig, GuardedClient, Lookup};
 use weftwork_models::registry::ProviderOverride;
 use weftwork_models::{
-    CallError, ModelCaller, ModelError, ModelRegistry, ProviderTable, RetryPolicy,
+    ModelCallError, ModelCaller, ModelError, ModelRegistry, ProviderTable, RetryPolicy,
 };
 use weftwork_testkit::{ManualClock, Reply};
 use weftwork_types::BoxFuture;
@@ -27,7 +27,7 @@ impl Lookup for Loopback {
 }
 
 /// Makes one attempt at a base URL, with only the given hosts allowed.
-async fn ask(protocol: &str, url: &str, allow: Vec<AllowedHost>) -> CallError {
+async fn ask(protocol: &str, url: &str, allow: Vec<AllowedHost>) -> ModelCallError {
     let config =
         format!("[lab]\nurl = \"{url}\"\nkey_env = \"LAB_KEY\"\nprotocol = \"{protocol}\"");
     let overrides: BTreeMap<String, ProviderOverride> = toml::from_str(&config).expect("a table");
@@ -43,7 +43,7 @@ async fn ask(protocol: &str, url: &str, allow: Vec<AllowedHost>) -> CallError {
     caller.call(&*model, request("hi"), &desk.context(&clock)).await.expect_err("refused")
 }
 
-fn is_refused(error: &CallError) -> bool {
+fn is_refused(error: &ModelCallError) -> bool {
     let refused = |source: &EgressError| matches!(source, EgressError::Refused { .. });
     matches!(&*error.error, ModelError::Transport { source, .. } if refused(source))
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 use weftwork_models::scripted::Step;
 use weftwork_models::{
-    CallError, Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream,
+    Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream, ModelCallError,
     ModelCaller, ModelError, ModelInfo, RefusalKind, ScriptedModel, TokenLimits,
 };
 use weftwork_testkit::ManualClock;
@@ -28,7 +28,7 @@ fn busy() -> ModelError {
     }
 }
 
-async fn call(model: &ScriptedModel, ctx: &CallContext) -> Result<ChatResponse, CallError> {
+async fn call(model: &ScriptedModel, ctx: &CallContext) -> Result<ChatResponse, ModelCallError> {
     ModelCaller::default().call(model, request("hi"), ctx).await
 }
 

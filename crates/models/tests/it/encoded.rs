@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 use std::io::Write as _;
-use weftwork_models::{CallError, ChatResponse, ModelCaller};
+use weftwork_models::{ChatResponse, ModelCallError, ModelCaller};
 use weftwork_testkit::{ManualClock, Reply};
 
 fn gzip(text: &str) -> Vec<u8> {
@@ -20,7 +20,7 @@ async fn answer(
     status: u16,
     encoding: &'static str,
     body: Vec<u8>,
-) -> (Result<ChatResponse, CallError>, usize) {
+) -> (Result<ChatResponse, ModelCallError>, usize) {
     let server = server(move |_, received| {
         assert_eq!(received.header("accept-encoding"), Some("identity"));
         let head = Reply::pieces(status, &[("content-encoding", encoding)]);

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use weftwork_egress::{EgressConfig, GuardedClient};
 use weftwork_models::{
-    CallError, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelCaller, ModelRegistry,
+    ChatModel, ChatRequest, ChatResponse, FinishReason, ModelCallError, ModelCaller, ModelRegistry,
     ProviderTable, ToolChoice,
 };
 use weftwork_testkit::ManualClock;
@@ -264,7 +264,7 @@ struct Lab {
 }
 
 impl Lab {
-    async fn ask(&self, request: ChatRequest) -> Result<ChatResponse, CallError> {
+    async fn ask(&self, request: ChatRequest) -> Result<ChatResponse, ModelCallError> {
         let desk = Desk::new();
         let clock = ManualClock::moved_by_sleeps();
         // These servers close connections that are kept open.

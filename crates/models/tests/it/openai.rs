@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_models::{
-    CallError, ChatEvent, ChatRequest, FinishReason, ModelCaller, ModelError, RetryPolicy,
+    ChatEvent, ChatRequest, FinishReason, ModelCallError, ModelCaller, ModelError, RetryPolicy,
 };
 use weftwork_testkit::{LoopbackServer, ManualClock, Reply};
 use weftwork_types::code::Phase;
@@ -20,7 +20,9 @@ use weftwork_types::usage::{Tokens, Usage, UsageStatus};
 /// Timeout for a server that sends nothing, below the time limit of a test.
 const PATIENCE_MS: u64 = 2_000;
 
-async fn ask_once(server: &LoopbackServer) -> Result<weftwork_models::ChatResponse, CallError> {
+async fn ask_once(
+    server: &LoopbackServer,
+) -> Result<weftwork_models::ChatResponse, ModelCallError> {
     let desk = Desk::new();
     let clock = ManualClock::moved_by_sleeps();
     let caller = ModelCaller::new(RetryPolicy::once());

@@ -5,7 +5,7 @@ use crate::server::{configured, server};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weftwork_models::{CallError, ChatResponse, FinishReason, ModelCaller};
+use weftwork_models::{ChatResponse, FinishReason, ModelCallError, ModelCaller};
 use weftwork_testkit::{LoopbackServer, ManualClock, Received, Reply};
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::Part;
@@ -67,7 +67,7 @@ fn ended(text: &str) -> Reply {
     events(&[block(0, json!({"type": "text", "text": text}))], "end_turn")
 }
 
-async fn call(server: &LoopbackServer, desk: &Arc<Desk>) -> Result<ChatResponse, CallError> {
+async fn call(server: &LoopbackServer, desk: &Arc<Desk>) -> Result<ChatResponse, ModelCallError> {
     let clock = ManualClock::moved_by_sleeps();
     let model = configured(server, "protocol = \"anthropic\"", 60_000);
     ModelCaller::default().call(&*model, request("hi"), &desk.context(&clock)).await

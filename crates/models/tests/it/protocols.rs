@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::Duration;
 use weftwork_models::{
-    CallError, ChatRequest, ChatResponse, FinishReason, ModelCaller, ModelError, RefusalKind,
+    ChatRequest, ChatResponse, FinishReason, ModelCallError, ModelCaller, ModelError, RefusalKind,
     RetryPolicy, ToolChoice,
 };
 use weftwork_testkit::{LoopbackServer, ManualClock, Received, Reply};
@@ -208,7 +208,7 @@ async fn ask(
     request: ChatRequest,
     desk: &std::sync::Arc<Desk>,
     ms: u64,
-) -> Result<ChatResponse, CallError> {
+) -> Result<ChatResponse, ModelCallError> {
     let model = configured(server, &format!("protocol = \"{protocol}\""), ms);
     let clock = ManualClock::moved_by_sleeps();
     ModelCaller::new(RetryPolicy::once()).call(&*model, request, &desk.context(&clock)).await

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork_models::{
-    CallError, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream, FinishReason,
+    ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream, FinishReason, ModelCallError,
     ModelCaller, ModelError, ModelInfo, ModelProvider, ModelRegistry, ModelSettings, RefusalKind,
     RetryPolicy, SettingsTable, ToolChoice,
 };
@@ -254,7 +254,7 @@ async fn tokens_are_limited_and_a_caller_that_gives_up_takes_no_turn() {
 
 /// Moves the clock until a call has its answer.
 async fn finish(
-    call: tokio::task::JoinHandle<Result<ChatResponse, CallError>>,
+    call: tokio::task::JoinHandle<Result<ChatResponse, ModelCallError>>,
     clock: &ManualClock,
 ) {
     for _ in 0..100 {

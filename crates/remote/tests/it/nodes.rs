@@ -193,6 +193,6 @@ async fn tasks_of_a_superstep_have_runs_of_their_own() {
         .expect("sound");
     let outcome = graph.invoke(json!({"msg": "b"})).await.expect("runs");
     let expected = json!({"msg": "b", "one": "echo:pre-b", "two": "echo:pre-b"});
-    assert_eq!(outcome.output(), Some(expected));
+    assert_eq!(outcome.output().expect("completes"), &expected);
     assert_eq!(there.runs().await, 2);
 }

@@ -88,7 +88,7 @@ async fn long(graph: &CompiledGraph, host: &Host, checkpoints: u32) -> Long {
     let at = StateQuery::thread(thread);
     let all = graph.history(host, &at).await.expect("it is kept");
     assert_eq!(all.len(), checkpoints as usize);
-    let middle = all[(all.len() - 1) / 2].config.as_ref().and_then(|config| config.id);
+    let middle = all[(all.len() - 1) / 2].checkpoint();
     Long { at, middle: middle.expect("it has one") }
 }
 

@@ -7,7 +7,7 @@ use crate::context::begins_from;
 use crate::thread_snapshot::ThreadSnapshot;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{
-    Config, Host as Local, Run as GraphRun, Start, StateForm, StateQuery,
+    CheckpointRef, Host as Local, Run as GraphRun, Start, StateForm, StateQuery,
 };
 use weftwork_types::CheckpointId;
 use weftwork_types::run::RunInput;
@@ -88,7 +88,7 @@ impl ClaimedRun {
             (Some(within), at) => {
                 let ns = within.namespace.clone();
                 let map = within.checkpoints.clone();
-                run.from(&Config { ns, id: at, map })
+                run.from(&CheckpointRef { ns, id: at, map })
             }
             (None, Some(at)) => run.at(at),
             (None, None) => run,

@@ -1,25 +1,21 @@
-//! The end of a run.
+//! The end of a run of a thread.
 
-use super::read_state;
-use serde::Deserialize;
-use serde_json::Value as Json;
 use std::fmt;
-use weftwork_graph::{CompiledGraph, RuntimeError, State, StateSpec};
-use weftwork_types::interrupt::Interrupt;
-use weftwork_types::message::Messages;
+use std::ops::Deref;
+use weftwork_graph::{CompiledGraph, Ended};
 use weftwork_types::run::{RunOutcome, RunRef};
 
-/// A run that has ended, with its outcome.
+/// A run of a thread that has ended. It dereferences to its [end](Ended), and is printed like it.
 #[derive(Debug)]
 pub struct EndedRun {
     run: RunRef,
-    outcome: RunOutcome,
-    graph: CompiledGraph,
+    ended: Ended,
 }
 
 impl EndedRun {
     pub(super) fn new(run: RunRef, outcome: RunOutcome, graph: CompiledGraph) -> Self {
-        Self { run, outcome, graph }
+        let ended = Ended::new(run.run.to_string(), outcome, graph);
+        Self { run, ended }
     }
 
     /// The run.
@@ -27,91 +23,18 @@ impl EndedRun {
     pub fn run(&self) -> &RunRef {
         &self.run
     }
+}
 
-    /// Outcome of the run.
-    #[must_use]
-    pub fn outcome(&self) -> &RunOutcome {
-        &self.outcome
-    }
+impl Deref for EndedRun {
+    type Target = Ended;
 
-    /// Questions at which the run ended.
-    #[must_use]
-    pub fn questions(&self) -> &[Interrupt] {
-        self.outcome.questions()
-    }
-
-    /// Returns `true` if the run ended only because it waits for a time: all its questions are
-    /// timers. The thread continues by itself.
-    #[must_use]
-    pub fn waits_for_time(&self) -> bool {
-        let questions = self.questions();
-        !questions.is_empty() && !questions.iter().any(Interrupt::asks)
-    }
-
-    /// Output of a run that completed, as JSON, in its shown form.
-    ///
-    /// # Errors
-    /// [`RuntimeError::NotCompleted`] with the outcome of any other run, [`RuntimeError::Node`]
-    /// with the fault of a failed one.
-    pub fn output(&self) -> Result<&Json, RuntimeError> {
-        match &self.outcome {
-            RunOutcome::Completed { output } => Ok(output),
-            RunOutcome::Failed { fault } => Err(RuntimeError::Node(fault.clone())),
-            RunOutcome::Interrupted { interrupts, .. } if interrupts.is_empty() => {
-                Err(self.without_output("stopped before or after a node"))
-            }
-            RunOutcome::Interrupted { .. } => Err(self.without_output("waits for an answer")),
-            RunOutcome::LimitReached { .. } => Err(self.without_output("reached its step limit")),
-            RunOutcome::Cancelled { .. } => Err(self.without_output("was cancelled")),
-        }
-    }
-
-    fn without_output(&self, reason: &'static str) -> RuntimeError {
-        RuntimeError::NotCompleted { run: self.run.run.to_string(), reason }
-    }
-
-    /// State at the end of a run that completed, typed, in its shown form: results of tools have
-    /// the value that may be shown. [`Thread::read`](super::Thread::read) returns the whole state
-    /// of a thread with the right to it.
-    ///
-    /// # Errors
-    /// As [`output`](Self::output), and [`RuntimeError::OtherState`].
-    pub fn state<S: StateSpec>(&self) -> Result<State<S>, RuntimeError> {
-        read_state(&self.graph, self.output()?)
-    }
-
-    /// Messages of the thread at the end of a run that completed, in their shown form.
-    ///
-    /// # Errors
-    /// As [`output`](Self::output), and [`RuntimeError::NoMessages`] if the output has no list
-    /// `messages` of messages.
-    pub fn messages(&self) -> Result<Messages, RuntimeError> {
-        let messages = &self.output()?["messages"];
-        Messages::deserialize(messages)
-            .map_err(|_| RuntimeError::NoMessages { graph: self.graph.name().to_owned() })
-    }
-
-    /// Text of the last message of the assistant; empty if the run did not complete or its output
-    /// has no such message.
-    #[must_use]
-    pub fn text(&self) -> String {
-        self.messages().map(|messages| messages.text()).unwrap_or_default()
+    fn deref(&self) -> &Ended {
+        &self.ended
     }
 }
 
-/// Writes the [text](EndedRun::text) of a run that completed, or its output if that has no messages;
-/// of a run that waits for answers its questions, of any other one why it has no output.
 impl fmt::Display for EndedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let questions: Vec<String> =
-            self.questions().iter().map(|question| question.ask.to_string()).collect();
-        if !questions.is_empty() {
-            return write!(f, "{}", questions.join("\n"));
-        }
-        match (self.messages(), self.output()) {
-            (Ok(messages), _) => write!(f, "{}", messages.text()),
-            (Err(_), Ok(output)) => write!(f, "{output}"),
-            (Err(_), Err(error)) => write!(f, "{error}"),
-        }
+        self.ended.fmt(f)
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{Config, Modes, StreamItem};
+use weftwork_graph::run_loop::{CheckpointRef, Modes, StreamItem};
 use weftwork_types::BoxFuture;
 use weftwork_types::caller::Caller;
 use weftwork_types::port::RunHandle;
@@ -54,7 +54,7 @@ impl ThreadRun {
 
     /// Starts from this place of the thread, of which a view gave the config: also a checkpoint of
     /// a subgraph. An update changes the subgraph.
-    pub fn from(mut self, config: &Config) -> Self {
+    pub fn from(mut self, config: &CheckpointRef) -> Self {
         let changes = matches!(self.input, Ok(RunInput::Update { .. }));
         let outermost = config.map.get("").copied().filter(|_| !changes);
         self.options.at = outermost.or(config.id);

@@ -409,7 +409,7 @@ async fn a_thread_is_forked_at_a_checkpoint_or_refused() {
     order.start(RefundUpdate::new().amount(60)).await.expect("accepted");
     let history = order.history(&HistoryFilter::default()).await.expect("reads");
     let first = history.iter().rev().find(|seen| seen.values["log"] == json!(["checked 50"]));
-    let first = first.and_then(|seen| seen.config.as_ref()?.id).expect("a checkpoint");
+    let first = first.and_then(|seen| seen.checkpoint()).expect("a checkpoint");
     let fork = order.clone().at(first).fork("b").await.expect("forked");
     assert_eq!(entries(&fork.read().await.expect("reads")), ["checked 50"]);
     let ended = fork.start(RefundUpdate::new().amount(70)).await.expect("accepted");
@@ -439,7 +439,7 @@ async fn a_thread_with_an_unfinished_run_is_forked_at_a_checkpoint_only() {
     let order = builder.open().await.expect("opens").thread("refund", "t").expect("valid names");
     gate.notify_one();
     order.start(json!({})).await.expect("accepted");
-    let done = order.state().await.expect("reads").config.and_then(|at| at.id).expect("an id");
+    let done = order.state().await.expect("reads").checkpoint().expect("an id");
     let run = order.start(json!({})).begin().await.expect("accepted");
     let busy = order.fork("a").await.expect_err("a run has not ended");
     assert!(matches!(busy, RuntimeError::Store(StoreError::Busy { .. })), "{busy}");

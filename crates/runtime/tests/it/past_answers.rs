@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::channel::Append;
 use weftwork_graph::run_loop::{
-    Config, HistoryFilter, Host, Start, StartCommand, StateQuery, SubState,
+    CheckpointRef, HistoryFilter, Host, Start, StartCommand, StateQuery, SubState,
 };
 use weftwork_graph::{
     ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, Finish, Graph, NodeResult, RunOutcome,
@@ -88,7 +88,7 @@ impl Front {
 
     /// Answers at a checkpoint, or at the newest one.
     async fn answer(&self, at: Option<&Snapshot>, answers: Answers) -> Result<Value, RuntimeError> {
-        let at = at.and_then(|at| at.config.as_ref()?.id);
+        let at = at.and_then(|at| at.checkpoint());
         let outcome = match self {
             Self::Local(graph, host) => {
                 let resume = Some(answers);
@@ -167,7 +167,7 @@ async fn runs_of_a_program_and_hosted_runs_answer_the_same_questions() {
 }
 
 /// The place of the subgraph that asks.
-async fn place_within(front: &Front) -> Config {
+async fn place_within(front: &Front) -> CheckpointRef {
     let at = StateQuery::thread("t");
     let state = match front {
         Front::Local(graph, host) => graph.state(host, &at, true).await,
@@ -180,7 +180,7 @@ async fn place_within(front: &Front) -> Config {
     }
 }
 
-async fn answer_within(front: &Front, place: &Config) -> Result<RunOutcome, RuntimeError> {
+async fn answer_within(front: &Front, place: &CheckpointRef) -> Result<RunOutcome, RuntimeError> {
     let answers = Answers::One(json!("yes"));
     match front {
         Front::Local(graph, host) => {
@@ -216,7 +216,7 @@ async fn dies_at(
     death: DeathAt,
 ) -> bool {
     let graph = graph.clone();
-    let at = asked.config.as_ref().and_then(|config| config.id).expect("an id");
+    let at = asked.checkpoint().expect("an id");
     death::dies_at(inner, death, async move |store| {
         let builder = Runtime::builder(store).graph(GRAPH, graph);
         let runtime = builder.open().await.expect("opens");

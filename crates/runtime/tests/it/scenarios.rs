@@ -187,7 +187,7 @@ impl Scene {
             "fork" => {
                 let history = self.history().await;
                 let older = history.iter().find(|one| one.next == ["a"]);
-                let id = older.and_then(|one| one.config.as_ref()?.id);
+                let id = older.and_then(|one| one.checkpoint());
                 (start, Some(id.unwrap_or(CheckpointId(7))))
             }
             other => panic!("{other} is no input"),

@@ -66,7 +66,7 @@ async fn history(bench: &Bench) -> Vec<Snapshot> {
 }
 
 fn id(state: &Snapshot) -> CheckpointId {
-    state.config.as_ref().and_then(|config| config.id).expect("stored")
+    state.checkpoint().expect("stored")
 }
 
 fn source(state: &Snapshot) -> Source {

@@ -7,7 +7,7 @@ use crate::input::{self, Ignored};
 use crate::translate::{ids, state};
 use serde_json::{Value, json};
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{Config, HistoryFilter, Snapshot};
+use weftwork_graph::run_loop::{CheckpointRef, HistoryFilter, Snapshot};
 use weftwork_runtime::{Thread, ThreadView};
 use weftwork_store::ThreadRow;
 use weftwork_types::ThreadId;
@@ -103,7 +103,8 @@ impl Service {
         }
         let mut ignored = Ignored::default();
         let writes = input::read_changes(&changed, values, &mut ignored)?;
-        let place = Config { ns: within.clone(), id: at.checkpoint()?, map: at.checkpoints()? };
+        let place =
+            CheckpointRef { ns: within.clone(), id: at.checkpoint()?, map: at.checkpoints()? };
         let update = opened.start(RunInput::Update { writes, as_node }).caller(self.caller()?);
         let ended = update.from(&place).await?;
         if let RunOutcome::Failed { fault } = ended.outcome() {
@@ -111,7 +112,7 @@ impl Service {
         }
         let newest = match within.as_str() {
             "" => self.row(thread).await?.head,
-            within => opened.view().within(within).state().await?.config.and_then(|at| at.id),
+            within => opened.view().within(within).state().await?.checkpoint(),
         };
         let head = newest.map(|id| ids::to_hyphenated(id.0));
         let ns = ids::join_namespace(within.split('|'));

@@ -3,7 +3,7 @@
 use super::{approval, ids, messages, names, time};
 use serde_json::{Map, Value, json};
 use weftwork_graph::run_loop::{
-    Config, Snapshot, Source, SubState, TaskResult, TaskSnapshot, Written,
+    CheckpointRef, Snapshot, Source, SubState, TaskResult, TaskSnapshot, Written,
 };
 use weftwork_types::ThreadId;
 use weftwork_types::code::Fault;
@@ -52,7 +52,7 @@ pub(crate) fn state_to_json(thread: &ThreadId, graph: &str, snapshot: Snapshot) 
 }
 
 /// Returns a place in a thread.
-pub(crate) fn checkpoint_to_json(thread: &ThreadId, config: &Config) -> Value {
+pub(crate) fn checkpoint_to_json(thread: &ThreadId, config: &CheckpointRef) -> Value {
     let mut place = json!({
         "checkpoint_id": config.id.map(|id| ids::to_hyphenated(id.0)),
         "thread_id": thread,
@@ -89,7 +89,7 @@ fn metadata_to_json(thread: &ThreadId, graph: &str, snapshot: &Snapshot) -> Valu
 
 /// Returns a checkpoint as the event of a stream. `names` are the named settings of its run.
 pub(crate) fn event_to_json(names: &Map<String, Value>, snapshot: Snapshot) -> Value {
-    let config = |config: &Option<Config>| match config {
+    let config = |config: &Option<CheckpointRef>| match config {
         Some(config) => {
             let mut configurable = names.clone();
             configurable.insert("checkpoint_ns".to_owned(), namespace_of(config).into());
@@ -105,7 +105,7 @@ pub(crate) fn event_to_json(names: &Map<String, Value>, snapshot: Snapshot) -> V
             "name": task.name,
             "interrupts": task.interrupts.iter().map(interrupt_to_json).collect::<Vec<_>>(),
             "state": match task.state {
-                Some(SubState::Config(at)) => config(&Some(at)),
+                Some(SubState::Checkpoint(at)) => config(&Some(at)),
                 Some(SubState::Snapshot(at)) => event_to_json(names, *at),
                 None => Value::Null,
             },
@@ -130,13 +130,13 @@ pub(crate) fn event_to_json(names: &Map<String, Value>, snapshot: Snapshot) -> V
 
 /// Returns the places of a checkpoint and of the one before it.
 pub(crate) fn checkpoint_and_parent(thread: &ThreadId, snapshot: &Snapshot) -> (Value, Value) {
-    let place = |config: &Option<Config>| {
+    let place = |config: &Option<CheckpointRef>| {
         config.as_ref().map_or(Value::Null, |config| checkpoint_to_json(thread, config))
     };
     (place(&snapshot.config), place(&snapshot.parent))
 }
 
-fn namespace_of(config: &Config) -> String {
+fn namespace_of(config: &CheckpointRef) -> String {
     ids::join_namespace(config.ns.split('|'))
 }
 
@@ -161,7 +161,7 @@ fn origin_of(origin: &weftwork_graph::run_loop::Metadata) -> Map<String, Value> 
 
 fn task_to_json(thread: &ThreadId, graph: &str, task: TaskSnapshot) -> Value {
     let (checkpoint, state) = match task.state {
-        Some(SubState::Config(config)) => (checkpoint_to_json(thread, &config), Value::Null),
+        Some(SubState::Checkpoint(config)) => (checkpoint_to_json(thread, &config), Value::Null),
         Some(SubState::Snapshot(snapshot)) => {
             (Value::Null, state_to_json(thread, graph, *snapshot))
         }

@@ -98,7 +98,7 @@ fn member(name: &str, tool: &str, args: Value, tools: ToolBox, policy: Policy) -
     let finish = ChatEvent::Finish { reason: FinishReason::ToolCalls, provider_call_id: None };
     let says = ChatEvent::TextDelta(format!("{name} has a look."));
     let asks = Step::events([says, called, finish].map(Ok).to_vec());
-    let steps = vec![asks, Step::text(&format!("{name} is done."))];
+    let steps = vec![asks, Step::text(format!("{name} is done."))];
     let agent = ReactAgent::new(name, Arc::new(ScriptedModel::from_steps(steps)));
     agent.tools(tools).policy(policy).build().expect("sound")
 }

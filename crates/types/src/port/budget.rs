@@ -289,6 +289,39 @@ pub struct Limits {
     pub cost_micro_usd: Option<u64>,
 }
 
+impl Limits {
+    /// Limits the attempts of model calls alone.
+    ///
+    /// ```
+    /// use weftwork_types::port::Limits;
+    ///
+    /// let limits = Limits { tokens: Some(20_000), ..Limits::model_calls(3) };
+    /// assert_eq!((limits.model_calls, limits.tool_calls), (Some(3), None));
+    /// ```
+    #[must_use]
+    pub fn model_calls(max: u64) -> Self {
+        Self { model_calls: Some(max), ..Self::default() }
+    }
+
+    /// Limits the tool calls alone.
+    #[must_use]
+    pub fn tool_calls(max: u64) -> Self {
+        Self { tool_calls: Some(max), ..Self::default() }
+    }
+
+    /// Limits the tokens alone, of input and output together.
+    #[must_use]
+    pub fn tokens(max: u64) -> Self {
+        Self { tokens: Some(max), ..Self::default() }
+    }
+
+    /// Limits the cost alone, in millionths of a US dollar.
+    #[must_use]
+    pub fn cost_micro_usd(max: u64) -> Self {
+        Self { cost_micro_usd: Some(max), ..Self::default() }
+    }
+}
+
 impl Budgets for Limits {
     fn open<'a>(
         &'a self,

@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId, type_name};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Values by type, at most one of each: clients, databases, configuration. Nodes and tools take
@@ -85,6 +86,25 @@ impl Dependencies {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// A value of the run, or else of the graph (`Graph::with`) or of the tools (`ToolBox::provide`), as a
+/// parameter of nodes and tools. It dereferences to the value.
+#[derive(Debug)]
+pub struct Deps<T>(pub Arc<T>);
+
+impl<T> Clone for Deps<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Deref for Deps<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
     }
 }
 

@@ -17,7 +17,7 @@ pub use budget::{
 };
 pub use clock::Clock;
 pub use context::{CallContext, Emit, NoJournal, Silent};
-pub use dependencies::Dependencies;
+pub use dependencies::{Dependencies, Deps};
 pub use egress::{
     Egress, EgressError, EgressRequest, EgressResponse, Method, Redirected, Redirects,
 };

@@ -62,7 +62,7 @@ fn agent(model: &Arc<ScriptedModel>, world: &World) -> CompiledGraph {
         {"tool": "*", "decision": "allow"},
     ]}))
     .expect("a policy");
-    let agent = ReactAgent::new("desk", Arc::clone(model) as _).tools(tools).policy(policy);
+    let agent = ReactAgent::new("desk", Arc::clone(model)).tools(tools).policy(policy);
     agent.build().expect("a sound agent")
 }
 

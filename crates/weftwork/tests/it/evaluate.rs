@@ -5,8 +5,8 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork::agents::{
-    ClientConfig, Evaluated, Evaluator, EventBus, ExecutedOutcome, Prompt, PromptEvent,
-    PromptModel, PromptRun, PromptTools, Section, Session,
+    ClientConfig, Evaluated, Evaluator, EventBus, ExecutedOutcome, Model, Prompt, PromptEvent,
+    PromptRun, Section, Session, Tools,
 };
 use weftwork::graph::CompiledGraph;
 use weftwork::models::scripted::Step;
@@ -52,8 +52,8 @@ struct Talk {
     messages: List<Message>,
 }
 
-async fn think(talk: State<Talk>, model: PromptModel) -> NodeResult<TalkUpdate> {
-    Ok(TalkUpdate::new().messages([model.ask(talk.messages().iter()).await?]))
+async fn think(talk: State<Talk>, model: Model) -> NodeResult<TalkUpdate> {
+    Ok(TalkUpdate::new().messages([model.ask(talk.messages()).await?]))
 }
 
 fn calls(talk: State<Talk>) -> Vec<Next> {
@@ -63,7 +63,7 @@ fn calls(talk: State<Talk>) -> Vec<Next> {
     if tasks.is_empty() { vec![Next::End] } else { tasks }
 }
 
-async fn act(Arg(call): Arg<ToolCall>, tools: PromptTools, ctx: Ctx) -> NodeResult<TalkUpdate> {
+async fn act(Arg(call): Arg<ToolCall>, tools: Tools, ctx: Ctx) -> NodeResult<TalkUpdate> {
     let result = tools.execute(&call).await?;
     Ok(TalkUpdate::new().messages([Message::tool_result(ctx.message_id(), result)]))
 }
@@ -138,7 +138,7 @@ async fn trace(
     let mut events = bus.subscribe();
     let open = || {
         let runtime = Runtime::builder(Arc::clone(&store)).clock(Arc::clone(clock) as _);
-        let evaluator = Evaluator::builder(Arc::clone(&model) as _);
+        let evaluator = Evaluator::builder(Arc::clone(&model));
         let evaluator = evaluator.client_config(client(case)).runtime(runtime).bus(&bus);
         match mode {
             Mode::React => evaluator.open(),

@@ -36,7 +36,7 @@ fn agent(model: &Arc<ScriptedModel>) -> CompiledGraph {
             "after": [{"tool": "read_file", "same": ["path"]}]},
     ]}))
     .expect("a policy");
-    let agent = ReactAgent::new("desk", Arc::clone(model) as _).tools(tools).policy(policy);
+    let agent = ReactAgent::new("desk", Arc::clone(model)).tools(tools).policy(policy);
     agent.build().expect("a sound agent")
 }
 

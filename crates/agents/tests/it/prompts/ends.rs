@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use weftwork_agents::{
-    Chat, ChatUpdate, EvaluationErrorKind, Evaluator, Prompt, PromptEvent, PromptModel, PromptRun,
-    PromptTools, Section, Session,
+    Chat, ChatUpdate, EvaluationErrorKind, Evaluator, Model, Prompt, PromptEvent, PromptRun,
+    Section, Session, Tools,
 };
 use weftwork_graph::{Ctx, Graph, NodeResult, START, State};
 use weftwork_models::ModelError;
@@ -46,7 +46,7 @@ async fn threads(evaluator: &Evaluator) -> usize {
 async fn an_evaluation_that_is_dropped_while_its_run_is_requested_is_cancelled() {
     for durable in [true, false] {
         let model = scripted(vec![Step::text("x").hanging()]);
-        let builder = Evaluator::builder(Arc::clone(&model) as _);
+        let builder = Evaluator::builder(Arc::clone(&model));
         let builder = if durable { builder.runtime(Runtime::in_memory()) } else { builder };
         let evaluator = builder.open().await.expect("opens");
         let session = Session::new("s").expect("an id");
@@ -83,7 +83,7 @@ async fn threads_of_dropped_and_failed_evaluations_in_memory_are_deleted() {
         })
     };
     let model = scripted(vec![failed(), Step::text("x").hanging()]);
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    let evaluator = Evaluator::builder(Arc::clone(&model)).open().await.expect("opens");
     let error = evaluator.evaluate(&noting(), ()).await.expect_err("it fails");
     assert_eq!(error.kind, EvaluationErrorKind::Provider);
     assert_eq!(threads(&evaluator).await, 0);
@@ -168,12 +168,12 @@ async fn a_refused_continuation_does_not_replace_the_registered_prompt() {
 
 #[tokio::test]
 async fn an_evaluation_without_an_answer_has_no_text_of_an_earlier_one() {
-    async fn once(chat: State<Chat>, model: PromptModel) -> NodeResult<ChatUpdate> {
+    async fn once(chat: State<Chat>, model: Model) -> NodeResult<ChatUpdate> {
         let answered = chat.messages().iter().any(|message| message.role == Role::Assistant);
         if answered {
             return Ok(ChatUpdate::new());
         }
-        Ok(ChatUpdate::new().messages([model.ask(chat.messages().iter()).await?]))
+        Ok(ChatUpdate::new().messages([model.ask(chat.messages()).await?]))
     }
     let graph = Graph::<Chat>::new("once")
         .channel(Session::channel())
@@ -199,7 +199,7 @@ fn book(city: String, #[arg(secret)] card: String) -> String {
 
 #[tokio::test]
 async fn events_of_calls_that_nodes_make_have_no_secret_arguments() {
-    async fn call(tools: PromptTools, ctx: Ctx) -> NodeResult<ChatUpdate> {
+    async fn call(tools: Tools, ctx: Ctx) -> NodeResult<ChatUpdate> {
         for tool in ["book", "books"] {
             let _refused = tools.call(tool, json!({"city": "Bern", "card": "4111"})).await;
         }

@@ -66,7 +66,7 @@ fn experts(notes: usize) -> Arc<Experts> {
 #[tokio::test]
 async fn evaluations_within_a_call_share_session_and_usage() {
     let model = experts(1);
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    let evaluator = Evaluator::builder(Arc::clone(&model)).open().await.expect("opens");
     let session = evaluator.new_session();
     let response = evaluator.evaluate(&asking(), ()).session(&session).await.expect("evaluates");
     let response = done(response);
@@ -79,7 +79,7 @@ async fn evaluations_within_a_call_share_session_and_usage() {
 async fn four_evaluations_at_once_never_exceed_their_budget() {
     for limit in [1, 4, 10] {
         let model = experts(20);
-        let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+        let evaluator = Evaluator::builder(Arc::clone(&model)).open().await.expect("opens");
         let limits = Limits { model_calls: Some(limit), ..Limits::default() };
         let budget = LimitedBudget::new(limits, Usage::default());
         let evaluation = evaluator.evaluate(&asking(), ()).budget(budget.clone());
@@ -106,7 +106,7 @@ async fn limits_are_of_an_evaluation_with_its_continuations() {
     let thread = evaluation.await.expect("evaluates").interrupted().expect("asks").thread;
     drop(evaluator);
     let model = scripted(vec![ask(), Step::text("never")]);
-    let evaluator = over(&store, Evaluator::builder(Arc::clone(&model) as _)).await;
+    let evaluator = over(&store, Evaluator::builder(Arc::clone(&model))).await;
     let answers = || Answers::One(json!("yes"));
     let again = evaluator.answer(&noting(), &thread, answers()).await.expect("one call is left");
     assert!(again.interrupted().is_some());

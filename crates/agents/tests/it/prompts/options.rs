@@ -29,7 +29,7 @@ async fn structured_output_is_repaired_twice_and_no_more() {
     let bern = Day { city: "Bern".to_owned(), hours: 3 };
 
     let model = Recording::new(vec![Step::text("Sure!"), Step::text("[]"), Step::text(day)], &[]);
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    let evaluator = Evaluator::builder(Arc::clone(&model)).open().await.expect("opens");
     let response = done(evaluator.evaluate(&one, ()).await.expect("evaluates"));
     assert_eq!((response.output, response.usage.model_calls), (Some(bern), 3));
     let last = &model.requests()[2];
@@ -40,7 +40,7 @@ async fn structured_output_is_repaired_twice_and_no_more() {
     // A model that takes no schema is told it, and its answer is checked all the same.
     let model =
         Recording::new(vec![Step::text("Sure!"), Step::text(day)], &[Capability::ResponseSchema]);
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    let evaluator = Evaluator::builder(Arc::clone(&model)).open().await.expect("opens");
     let response = done(evaluator.evaluate(&one, ()).await.expect("evaluates"));
     assert_eq!((response.output.is_some(), response.usage.model_calls), (true, 2));
     for request in model.requests() {
@@ -53,7 +53,7 @@ async fn structured_output_is_repaired_twice_and_no_more() {
         assert!(request.response_schema.is_none() && instructions.contains("\"hours\""));
     }
 
-    let model = scripted(vec![Step::text(&format!(r#"{{"items": [{day}]}}"#))]);
+    let model = scripted(vec![Step::text(format!(r#"{{"items": [{day}]}}"#))]);
     let evaluator = Evaluator::builder(model).open().await.expect("opens");
     let response = done(evaluator.evaluate(&many, ()).await.expect("evaluates"));
     assert_eq!(response.output.map(|days| days.len()), Some(1));
@@ -76,7 +76,7 @@ async fn options_reach_the_model_and_what_it_lacks_is_refused_by_name() {
         tool_choice: ToolChoice::Named("take_note".to_owned()),
     };
     let model = Recording::new(steps(), &[]);
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).model_config(config.clone());
+    let evaluator = Evaluator::builder(Arc::clone(&model)).model_config(config.clone());
     let evaluator = evaluator.open().await.expect("opens");
     evaluator.evaluate(&noting(), ()).await.expect("evaluates");
     let requests = model.requests();
@@ -97,14 +97,14 @@ async fn options_reach_the_model_and_what_it_lacks_is_refused_by_name() {
     ] {
         let lacking: &'static [Capability] = Box::leak(Box::new([lacks]));
         let model = Recording::new(steps(), lacking);
-        let evaluator = Evaluator::builder(Arc::clone(&model) as _).model_config(config);
+        let evaluator = Evaluator::builder(Arc::clone(&model)).model_config(config);
         let error = evaluator.open().await.expect("opens").evaluate(&noting(), ()).await;
         let error = error.expect_err("refused");
         assert_eq!((error.code(), model.requests().len()), ("W0310", 0));
         assert!(error.to_string().contains(&format!("`{}`", lacks.name())), "{error}");
     }
     let model = Recording::new(steps(), &[Capability::ParallelToolCalls]);
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    let evaluator = Evaluator::builder(Arc::clone(&model)).open().await.expect("opens");
     evaluator.evaluate(&noting(), ()).await.expect("the default is no request for it");
     assert_eq!(model.requests()[0].parallel_tool_calls, None);
 }

@@ -25,7 +25,7 @@ async fn a_prompt_that_changed_or_is_missing_leaves_the_question_open() {
     drop(evaluator);
 
     let model = scripted(vec![Step::text("Done.")]);
-    let evaluator = over(&store, Evaluator::builder(Arc::clone(&model) as _)).await;
+    let evaluator = over(&store, Evaluator::builder(Arc::clone(&model))).await;
     let section = |text: &str| Section::new("task", "Task", text).tool(take_note).ask_human();
     let build = |key: &str, text: &str| {
         Prompt::<()>::builder("tests", key, "Notes").section(section(text)).build().expect("sound")
@@ -58,8 +58,7 @@ async fn every_evaluation_reports_its_end_once_also_if_it_is_dropped_or_not_rend
         ends.collect()
     };
     let model = scripted(vec![Step::text("x").hanging()]);
-    let evaluator =
-        Evaluator::builder(Arc::clone(&model) as _).bus(&bus).open().await.expect("opens");
+    let evaluator = Evaluator::builder(Arc::clone(&model)).bus(&bus).open().await.expect("opens");
     let evaluation = evaluator.evaluate(&noting(), ()).into_future();
     tokio::select! {
         _ = evaluation => panic!("the model hangs"),

@@ -120,7 +120,7 @@ fn reply() -> Answers {
 async fn a_tool_that_evaluates_and_then_asks_pays_for_each_evaluation_once() {
     for durable in [true, false] {
         let model = Author::new("consult", false);
-        let builder = Evaluator::builder(Arc::clone(&model) as _);
+        let builder = Evaluator::builder(Arc::clone(&model));
         let builder = if durable { builder.runtime(Runtime::in_memory()) } else { builder };
         let evaluator = builder.open().await.expect("opens");
         let session = evaluator.new_session();
@@ -145,7 +145,7 @@ async fn a_tool_that_evaluates_and_then_asks_pays_for_each_evaluation_once() {
 #[tokio::test]
 async fn model_calls_of_evaluations_within_calls_count_in_continuations() {
     let model = Author::new("consult", false);
-    let builder = Evaluator::builder(Arc::clone(&model) as _).runtime(Runtime::in_memory());
+    let builder = Evaluator::builder(Arc::clone(&model)).runtime(Runtime::in_memory());
     let evaluator = builder.open().await.expect("opens");
     let limits = Limits { model_calls: Some(3), ..Limits::default() };
     let evaluated = evaluator.evaluate(&consulting(), ()).budget(limits).await;
@@ -176,7 +176,7 @@ fn a_process_that_ends_within_a_nested_evaluation_pays_nothing_twice() {
     let of_first = Arc::clone(&model);
     let in_store = Arc::clone(&store);
     first.spawn(async move {
-        let builder = short_leases(&in_store, Evaluator::builder(of_first as _));
+        let builder = short_leases(&in_store, Evaluator::builder(of_first));
         let evaluator = builder.open().await.expect("opens");
         let session = Session::new("s").expect("an id");
         let _cut_off = evaluator.evaluate(&consulting(), ()).session(&session).await;
@@ -187,7 +187,7 @@ fn a_process_that_ends_within_a_nested_evaluation_pays_nothing_twice() {
     first.shutdown_background();
     model.hangs.store(false, Ordering::SeqCst);
     tokio().block_on(async {
-        let builder = short_leases(&store, Evaluator::builder(Arc::clone(&model) as _));
+        let builder = short_leases(&store, Evaluator::builder(Arc::clone(&model)));
         let evaluator = builder.open().await.expect("opens");
         let session = evaluator.session(&id()).await.expect("reads");
         let response = loop {

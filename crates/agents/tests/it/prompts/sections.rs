@@ -28,7 +28,7 @@ async fn a_section_that_is_opened_brings_its_text_and_its_tools() {
         Step::text("Done."),
     ];
     let model = Recording::new(steps, &[]);
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    let evaluator = Evaluator::builder(Arc::clone(&model)).open().await.expect("opens");
     let session = evaluator.new_session();
     evaluator.evaluate(&prompt, ()).session(&session).await.expect("evaluates");
     assert_eq!(notes(&session), ["now"]);
@@ -44,7 +44,7 @@ async fn a_section_that_is_opened_brings_its_text_and_its_tools() {
 
     // In full from the start, there is nothing to open.
     let model = Recording::new(vec![Step::text("Done.")], &[]);
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    let evaluator = Evaluator::builder(Arc::clone(&model)).open().await.expect("opens");
     let full = Overrides::new().visibility("rules", Visibility::Full);
     evaluator.evaluate(&prompt, ()).overrides(full).await.expect("evaluates");
     let first = &model.requests()[0];
@@ -102,7 +102,7 @@ async fn a_tool_without_its_value_is_refused_before_any_call() {
     let prompt =
         Prompt::<()>::builder("tests", "read", "Read").section(task).build().expect("sound");
     let model = scripted(vec![Step::call("read", json!({})), Step::text("Done.")]);
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    let evaluator = Evaluator::builder(Arc::clone(&model)).open().await.expect("opens");
     let error = evaluator.evaluate(&prompt, ()).await.expect_err("no database");
     assert!(error.to_string().contains("Database"), "{error}");
     assert_eq!((error.kind, model.calls()), (EvaluationErrorKind::Prompt, 0));
@@ -124,7 +124,7 @@ async fn a_rule_for_a_tool_that_no_section_has_is_refused_before_any_call() {
             .expect("sound")
     };
     let model = scripted(vec![Step::text("Done."), Step::text("Done."), Step::text("Done.")]);
-    let evaluator = Evaluator::builder(Arc::clone(&model) as _).open().await.expect("opens");
+    let evaluator = Evaluator::builder(Arc::clone(&model)).open().await.expect("opens");
     for known in ["take_note", "book", "open_section"] {
         evaluator.evaluate(&prompt(known), ()).await.expect(known);
     }

@@ -4,8 +4,8 @@ use super::{Note, done, note, notes, noting, over, scripted};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_agents::{
-    CallError, Chat, ChatUpdate, EvaluationErrorKind, Evaluator, PromptEvent, PromptModel,
-    PromptRun, PromptTools, Session,
+    Chat, ChatUpdate, EvaluationErrorKind, Evaluator, Model, PromptEvent, PromptRun, Session,
+    ToolCallError, Tools,
 };
 use weftwork_graph::{Ctx, Graph, NodeResult, START, State};
 use weftwork_models::scripted::Step;
@@ -126,12 +126,12 @@ fn snapshots_that_are_restored_again_and_again_do_not_grow() {
 
 #[tokio::test]
 async fn a_dispatch_in_a_graph_without_sessions_is_refused() {
-    async fn ask(chat: State<Chat>, model: PromptModel) -> NodeResult<ChatUpdate> {
-        Ok(ChatUpdate::new().messages([model.ask(chat.messages().iter()).await?]))
+    async fn ask(chat: State<Chat>, model: Model) -> NodeResult<ChatUpdate> {
+        Ok(ChatUpdate::new().messages([model.ask(chat.messages()).await?]))
     }
-    async fn note(tools: PromptTools, ctx: Ctx) -> NodeResult<ChatUpdate> {
+    async fn note(tools: Tools, ctx: Ctx) -> NodeResult<ChatUpdate> {
         let refused = tools.call("take_note", json!({"text": "x"})).await;
-        let Err(CallError::Failed(failure)) = refused else { panic!("it has no session") };
+        let Err(ToolCallError::Failed(failure)) = refused else { panic!("it has no session") };
         assert_eq!(failure.code.as_deref(), Some("W0619"));
         let text = failure.safe_message;
         Ok(ChatUpdate::new().messages([Message::text(ctx.message_id(), Role::User, text)]))

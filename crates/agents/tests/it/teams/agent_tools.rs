@@ -16,7 +16,7 @@ use weftwork_types::run::{Answers, RunOutcome};
 
 fn asking(name: &str, question: &str) -> ReactAgent {
     let ask = Step::call("ask_human", json!({"question": question}));
-    let model = ScriptedModel::from_steps(vec![ask, Step::text(&format!("{name} is done."))]);
+    let model = ScriptedModel::from_steps(vec![ask, Step::text(format!("{name} is done."))]);
     ReactAgent::new(name, Arc::new(model)).tools(ToolBox::new().with_ask_human())
 }
 

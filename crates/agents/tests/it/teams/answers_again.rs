@@ -34,7 +34,7 @@ async fn an_answer_at_an_older_checkpoint_reaches_the_member_that_asked() {
             process.thread.start(said("Pay me.")).await.expect("accepted");
             let asked = process.question().await;
             let history = process.thread.history(&HistoryFilter::default()).await.expect("reads");
-            let at = history[0].config.as_ref().and_then(|config| config.id).expect("an id");
+            let at = history[0].checkpoint().expect("an id");
             let ended = process.thread.answer(decision(&asked, first)).await.expect("accepted");
             assert!(ended.output().is_ok(), "{case}: {:?}", ended.outcome());
             assert_eq!(world.paid(), 1 + u32::from(first), "{case}");

@@ -110,7 +110,7 @@ async fn members_of_one_message_work_side_by_side_with_own_tools_of_the_supervis
     ]);
     let lead = scripted(vec![both, Step::text("Both.")]);
     let stock = agent("stock", vec![Step::text("Two are left.")]).build().expect("sound");
-    let team = Supervisor::new("team", Arc::clone(&lead) as _)
+    let team = Supervisor::new("team", Arc::clone(&lead))
         .member(orders(), "finds orders")
         .member(stock, "counts")
         .tools(ToolBox::new().with(find_order));
@@ -238,15 +238,15 @@ async fn a_member_without_an_answer_fails_the_run() {
 }
 
 fn plan_of(steps: &[&str]) -> Step {
-    Step::text(&json!({"steps": steps}).to_string())
+    Step::text(json!({"steps": steps}).to_string())
 }
 
 fn answer(text: &str) -> Step {
-    Step::text(&json!({"value": {"answer": {"text": text}}}).to_string())
+    Step::text(json!({"value": {"answer": {"text": text}}}).to_string())
 }
 
 fn go_on(steps: &[&str]) -> Step {
-    Step::text(&json!({"value": {"continue": {"steps": steps}}}).to_string())
+    Step::text(json!({"value": {"continue": {"steps": steps}}}).to_string())
 }
 
 #[tokio::test]
@@ -261,7 +261,7 @@ async fn a_plan_is_executed_and_made_anew() {
         let executor = agent("hands", done(executed.len())).build().expect("sound");
         let calls = planner.len();
         let model = scripted(planner);
-        let graph = PlanAndExecute::new("plan", Arc::clone(&model) as _, executor)
+        let graph = PlanAndExecute::new("plan", Arc::clone(&model), executor)
             .instructions("Be brief.")
             .replan(replan);
         let output = output(&graph.build().expect("sound"), said("Do it.")).await;
@@ -279,7 +279,7 @@ async fn each_kind_of_agent_sends_the_options_of_its_model() {
     let steps = [vec![Step::text("Done."); 2], planner].concat();
     let model = Recording::new(steps, &[]);
     let config = || ModelConfig { temperature: Some(0.5), ..ModelConfig::default() };
-    let lead = || Arc::clone(&model) as _;
+    let lead = || Arc::clone(&model);
     for graph in [
         ReactAgent::new("agent", lead()).model_config(config()).build(),
         Supervisor::new("team", lead()).member(orders(), "").model_config(config()).build(),

@@ -94,13 +94,13 @@ impl World {
     fn cashier(&self) -> ReactAgent {
         let tools = ToolBox::new().with(pay).with(refund).with_ask_human();
         let policy = Policy::new().allow("pay").and_then(|p| p.ask_human("refund", "it is money"));
-        ReactAgent::new("cashier", Arc::clone(&self.cashier) as _)
+        ReactAgent::new("cashier", Arc::clone(&self.cashier))
             .tools(tools.provide_shared(Arc::clone(&self.till)))
             .policy(policy.expect("names"))
     }
 
     pub(super) fn graph(&self) -> CompiledGraph {
-        let lead = Arc::clone(&self.lead) as _;
+        let lead = Arc::clone(&self.lead);
         let name = "team";
         let about = "pays and refunds";
         let built = match self.form {

@@ -35,7 +35,7 @@ pub(super) async fn history(args: &History, context: &CommandContext) -> Result<
     }
     let mut table = Table::new(&["CHECKPOINT", "STEP", "SOURCE", "DUE", "ASKS", "PARENT"]);
     for found in found {
-        let place = |config: Option<weftwork::graph::run_loop::Config>| {
+        let place = |config: Option<weftwork::graph::run_loop::CheckpointRef>| {
             config.and_then(|config| config.id).map(|id| id.to_string()).unwrap_or_default()
         };
         let metadata = found.metadata.unwrap_or_default();

@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use weftwork_graph::CompiledGraph;
-use weftwork_graph::run_loop::{Config, Snapshot, StateQuery, SubState};
+use weftwork_graph::run_loop::{CheckpointRef, Snapshot, StateQuery, SubState};
 use weftwork_store::items::MemoryItems;
 use weftwork_types::WorkerId;
 
@@ -117,7 +117,7 @@ pub(super) fn through(
 #[derive(Debug, Default)]
 struct ThreadBefore {
     runs: usize,
-    newest: Option<Config>,
+    newest: Option<CheckpointRef>,
     /// `true` if the entry starts from an older checkpoint.
     travels: bool,
 }

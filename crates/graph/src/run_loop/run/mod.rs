@@ -5,10 +5,11 @@ mod waiting;
 
 use crate::clock::millis;
 use crate::compiled::CompiledGraph;
+use crate::ended::Ended;
 use crate::error::{Drain, RuntimeError};
 use crate::input::IntoInput;
 use crate::run_loop::context::{Host, LoopContext, RunContext};
-use crate::run_loop::event::{Config, Modes, StreamItem};
+use crate::run_loop::event::{CheckpointRef, Modes, StreamItem};
 use crate::run_loop::options::{Continued, LoopInput, LoopOutcome, Options, Start};
 use crate::run_loop::panics::out_of_node;
 use crate::run_loop::sink::{Destination, Sink};
@@ -72,8 +73,9 @@ impl CompiledGraph {
     ///
     /// # Cancel safety
     /// Dropping the future drops the run.
-    pub async fn invoke(&self, input: impl IntoInput) -> Result<RunOutcome, RuntimeError> {
-        self.run(&Host::new(), self.start_from_input(input)?).outcome().await
+    pub async fn invoke(&self, input: impl IntoInput) -> Result<Ended, RuntimeError> {
+        let outcome = self.run(&Host::new(), self.start_from_input(input)?).outcome().await?;
+        Ok(Ended::new(self.name(), outcome, self.clone()))
     }
 
     /// The start of a run of this process from new input or a command.
@@ -105,7 +107,7 @@ impl Run {
 
     /// Starts from this place. For a checkpoint of a subgraph, the graphs around it start from
     /// their own checkpoints.
-    pub fn from(mut self, config: &Config) -> Self {
+    pub fn from(mut self, config: &CheckpointRef) -> Self {
         self.options.at = match config.map.get("") {
             Some(id) => Some(*id),
             None => config.id,

@@ -4,7 +4,7 @@
 use crate::compiled::CompiledGraph;
 use crate::run_loop::checkpointer::TaskRecord;
 use crate::run_loop::event::{
-    Config, Metadata, Snapshot, StreamEvent, SubState, TaskEnded, TaskSnapshot, TaskStarted,
+    CheckpointRef, Metadata, Snapshot, StreamEvent, SubState, TaskEnded, TaskSnapshot, TaskStarted,
 };
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::task::{name_of, trigger_names};
@@ -97,7 +97,7 @@ pub(crate) fn checkpoint_snapshot<'a>(
     tasks: impl Iterator<Item = (&'a Task, TaskId)>,
 ) -> Snapshot {
     let tasks: Vec<_> = tasks.map(|(task, id)| task_snapshot(graph, at.ns, task, id)).collect();
-    let config = |id| Config::of(at.ns, id, at.metadata);
+    let config = |id| CheckpointRef::of(at.ns, id, at.metadata);
     Snapshot {
         values: state_json(graph.plan(), slots),
         next: tasks.iter().map(|task| task.name.clone()).collect(),
@@ -115,8 +115,12 @@ fn task_snapshot(graph: &CompiledGraph, ns: &str, task: &Task, id: TaskId) -> Ta
     let name = name_of(graph, task);
     let node = graph.node(task.node);
     let within = node.is_some_and(|node| node.options.stored_subgraph().is_some());
-    let state =
-        within.then(|| SubState::Config(Config { ns: task_ns(ns, name, id), ..Config::default() }));
+    let state = within.then(|| {
+        SubState::Checkpoint(CheckpointRef {
+            ns: task_ns(ns, name, id),
+            ..CheckpointRef::default()
+        })
+    });
     TaskSnapshot {
         id,
         name: name.to_string(),

@@ -127,7 +127,7 @@ fn read_messages(channel: &str, value: Json, place: &str) -> Result<Json, Runtim
 mod tests {
     use super::*;
     use crate::channel::{LastValue, Messages};
-    use crate::{ChannelDef, DynUpdate, Dynamic, Graph, Input, RunOutcome, START};
+    use crate::{ChannelDef, DynUpdate, Dynamic, Graph, Input, START};
     use serde_json::json;
 
     fn graph(more: &[&'static str]) -> CompiledGraph {
@@ -140,8 +140,7 @@ mod tests {
 
     async fn messages(graph: &CompiledGraph, input: Json) -> Vec<Json> {
         let outcome = graph.invoke(input).await.expect("runs");
-        let RunOutcome::Completed { output } = outcome else { panic!("{outcome:?}") };
-        output[CHANNEL].as_array().expect("messages").clone()
+        outcome.output().expect("completes")[CHANNEL].as_array().expect("messages").clone()
     }
 
     #[tokio::test]

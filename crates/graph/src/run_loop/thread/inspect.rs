@@ -6,7 +6,7 @@ use crate::run_loop::checkpointer::{
     CheckpointAddress, Checkpointer, StoredCheckpoint, TaskKey, TaskRecord,
 };
 use crate::run_loop::context::Host;
-use crate::run_loop::event::{Config, Snapshot, SubState, TaskResult, TaskSnapshot};
+use crate::run_loop::event::{CheckpointRef, Snapshot, SubState, TaskResult, TaskSnapshot};
 use crate::run_loop::namespace::{task_ns, without_tasks};
 use crate::run_loop::task::{handler_of, key_of};
 use crate::run_loop::values::{flow_result, shown_writes, state_json};
@@ -41,7 +41,7 @@ impl StateQuery {
     }
 
     /// A place of a thread.
-    pub fn config(thread: impl Into<Arc<str>>, config: &Config) -> Self {
+    pub fn config(thread: impl Into<Arc<str>>, config: &CheckpointRef) -> Self {
         let ns = config.ns.as_str().into();
         Self { ns, checkpoint: config.id, ..Self::thread(thread) }
     }
@@ -176,7 +176,11 @@ impl Inspection<'_> {
                     self.graph.check_checkpoint(&place, id)?;
                     Ok(Snapshot {
                         values: serde_json::json!({}),
-                        config: Some(Config { ns: place.ns.to_string(), id, map: BTreeMap::new() }),
+                        config: Some(CheckpointRef {
+                            ns: place.ns.to_string(),
+                            id,
+                            map: BTreeMap::new(),
+                        }),
                         ..Snapshot::default()
                     })
                 }
@@ -216,7 +220,7 @@ impl Inspection<'_> {
             self.apply_finished(&mut machine, &due, &records)?;
         }
         let metadata = checkpoint.metadata;
-        let config = |id| Config::of(&place.ns, Some(id), &metadata);
+        let config = |id| CheckpointRef::of(&place.ns, Some(id), &metadata);
         Ok(Snapshot {
             values: state_json(self.graph.plan(), machine.slots()),
             next,
@@ -296,7 +300,10 @@ impl Inspection<'_> {
         };
         let ns = task_ns(&place.ns, key.name(), id);
         if !self.within {
-            return Ok(Some(SubState::Config(Config { ns, ..Config::default() })));
+            return Ok(Some(SubState::Checkpoint(CheckpointRef {
+                ns,
+                ..CheckpointRef::default()
+            })));
         }
         let ns = if *keep == SubgraphState::PerThread { without_tasks(&ns) } else { ns };
         let place = CheckpointAddress { thread: Arc::clone(&place.thread), ns: ns.into() };

@@ -13,7 +13,7 @@ use crate::run_loop::checkpointer::{
     StoredCheckpoint, TaskRecord, TaskRecords, WriteHint,
 };
 use crate::run_loop::context::Host;
-use crate::run_loop::event::{Config, Metadata, Source};
+use crate::run_loop::event::{CheckpointRef, Metadata, Source};
 use crate::run_loop::panics::out_of_node;
 use crate::run_loop::supersteps::{ClosedTask, counted_channels};
 use crate::run_loop::task::{TaskOutcome, key_of, routed_after};
@@ -39,7 +39,7 @@ impl CompiledGraph {
         host: &Host,
         at: &StateQuery,
         supersteps: Vec<Vec<StateUpdate>>,
-    ) -> Result<Config, RuntimeError> {
+    ) -> Result<CheckpointRef, RuntimeError> {
         let checkpointer =
             host.checkpointer().ok_or(RuntimeError::NoCheckpointer { what: "a change" })?;
         if supersteps.is_empty() || supersteps.iter().any(Vec::is_empty) {
@@ -54,7 +54,7 @@ impl CompiledGraph {
             self.wake_around(checkpointer, at, &BTreeSet::new()).await?;
         }
         let mut id = at.checkpoint;
-        let mut config = Config::default();
+        let mut config = CheckpointRef::default();
         for (index, updates) in supersteps.into_iter().enumerate() {
             let change = ThreadUpdate {
                 graph: &graph,
@@ -178,7 +178,7 @@ impl ThreadUpdate<'_> {
         &self,
         id: Option<CheckpointId>,
         updates: Vec<StateUpdate>,
-    ) -> Result<Config, RuntimeError> {
+    ) -> Result<CheckpointRef, RuntimeError> {
         let from = self.load(id).await?;
         let updates = self.with_messages(&from, updates)?;
         let several = updates.len() > 1;
@@ -228,7 +228,7 @@ impl ThreadUpdate<'_> {
         updates.into_iter().enumerate().map(complete).collect()
     }
 
-    async fn clear_due(&self, mut from: From) -> Result<Config, RuntimeError> {
+    async fn clear_due(&self, mut from: From) -> Result<CheckpointRef, RuntimeError> {
         let mut written = Vec::new();
         if from.id.is_some() {
             let due = from.machine.due_in_order()?;
@@ -264,7 +264,7 @@ impl ThreadUpdate<'_> {
         &self,
         mut from: From,
         updates: Vec<StateUpdate>,
-    ) -> Result<Config, RuntimeError> {
+    ) -> Result<CheckpointRef, RuntimeError> {
         let values = updates.into_iter().next().and_then(|update| update.values);
         let Some(values) = values else {
             return Err(RuntimeError::BadUpdate {
@@ -279,7 +279,7 @@ impl ThreadUpdate<'_> {
         self.put(from, Source::Input, &kept, TaskRecords::new()).await
     }
 
-    async fn copy_checkpoint(&self, from: From) -> Result<Config, RuntimeError> {
+    async fn copy_checkpoint(&self, from: From) -> Result<CheckpointRef, RuntimeError> {
         if from.id.is_none() {
             let reason = "there is no checkpoint to copy, for nothing ran on this thread; give it input first";
             return Err(RuntimeError::BadUpdate { reason });
@@ -304,7 +304,7 @@ impl ThreadUpdate<'_> {
         &self,
         mut from: From,
         updates: Vec<StateUpdate>,
-    ) -> Result<Config, RuntimeError> {
+    ) -> Result<CheckpointRef, RuntimeError> {
         let values = updates.into_iter().next().and_then(|update| update.values);
         self.check_open_work(&from)?;
         let closed = self.closed(&from, from.machine.due_in_order()?).await?;
@@ -318,7 +318,7 @@ impl ThreadUpdate<'_> {
         &self,
         mut from: From,
         updates: Vec<StateUpdate>,
-    ) -> Result<Config, RuntimeError> {
+    ) -> Result<CheckpointRef, RuntimeError> {
         let several = updates.len() > 1;
         let nodes = updates.iter().map(|update| self.choose_node(&from, &update.as_node, several));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
@@ -432,7 +432,7 @@ impl ThreadUpdate<'_> {
         source: Source,
         written: &[ChannelIdx],
         records: TaskRecords,
-    ) -> Result<Config, RuntimeError> {
+    ) -> Result<CheckpointRef, RuntimeError> {
         let fresh = from.id.is_none();
         let delta = if fresh { BTreeMap::new() } else { self.count_written(&from, written) };
         // The first change of a thread is its superstep 0, its first input -1.
@@ -454,7 +454,7 @@ impl ThreadUpdate<'_> {
         tasks: TaskRecords,
         before: &Metadata,
         hint: &WriteHint,
-    ) -> Result<Config, RuntimeError> {
+    ) -> Result<CheckpointRef, RuntimeError> {
         let id = checkpoint.id;
         let puts = CheckpointWrites::from_iter([Box::new(CheckpointWrite {
             checkpoint,
@@ -464,7 +464,7 @@ impl ThreadUpdate<'_> {
             due: None,
         })]);
         self.checkpointer.put(self.address, hint, puts).done().await?;
-        Ok(Config::of(&self.address.ns, Some(id), before))
+        Ok(CheckpointRef::of(&self.address.ns, Some(id), before))
     }
 
     fn count_written(&self, from: &From, written: &[ChannelIdx]) -> BTreeMap<String, (u64, u64)> {

@@ -88,7 +88,7 @@ fn deep(levels: usize) -> Value {
 }
 
 async fn invoked(graph: CompiledGraph, input: Value) -> Result<Value, RuntimeError> {
-    Ok(graph.invoke(input).await?.output().unwrap_or_default())
+    graph.invoke(input).await?.output().cloned()
 }
 
 async fn commanded(graph: CompiledGraph, command: StartCommand) -> Result<(), RuntimeError> {

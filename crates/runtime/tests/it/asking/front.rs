@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::run_loop::{
-    Checkpointer, Config, Host, Run, RunStream, Start, StateQuery, StateUpdate,
+    CheckpointRef, Checkpointer, Host, Run, RunStream, Start, StateQuery, StateUpdate,
 };
 use weftwork_graph::{
     CompiledGraph, HistoryFilter, Modes, NODE_FAILED, RunOutcome, RuntimeError, Snapshot,
@@ -346,7 +346,7 @@ async fn go(thread: &Thread, request: &Request) -> Told {
     let run = thread.start(request.input());
     let run = match request {
         Request::Update { ns, .. } if !ns.is_empty() => {
-            run.from(&Config { ns: ns.clone(), ..Config::default() })
+            run.from(&CheckpointRef { ns: ns.clone(), ..CheckpointRef::default() })
         }
         _ => run,
     };

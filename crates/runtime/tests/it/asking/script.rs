@@ -271,7 +271,7 @@ impl Play {
     fn fork(&mut self) {
         let history = self.front.history();
         let due: Vec<_> = history.iter().filter(|one| !one.next.is_empty()).collect();
-        let Some(at) = self.draw.pick(&due).and_then(|one| one.config.as_ref()?.id) else { return };
+        let Some(at) = self.draw.pick(&due).and_then(|one| one.checkpoint()) else { return };
         self.leave();
         self.request(&Request::Continue, Some(at), Effect::Leaves);
     }
@@ -281,7 +281,7 @@ impl Play {
         let history = self.front.history();
         let mut asked = Vec::new();
         for past in history.iter().skip(1) {
-            let Some(at) = past.config.as_ref().and_then(|config| config.id) else { continue };
+            let Some(at) = past.checkpoint() else { continue };
             let past = in_order(&questions(&past.interrupts));
             asked.extend(past.into_iter().map(|question| (at, question)));
         }
@@ -349,7 +349,7 @@ impl Play {
         while let Some(place) = places.pop() {
             let Ok(state) = self.front.state(&place) else { continue };
             for task in state.tasks.iter().filter(|task| !task.interrupts.is_empty()) {
-                if let Some(SubState::Config(config)) = &task.state {
+                if let Some(SubState::Checkpoint(config)) = &task.state {
                     found.push((config.ns.clone(), task.name.clone()));
                     places.push(config.ns.clone());
                 }

@@ -362,7 +362,7 @@ async fn a_replay_makes_its_calls_again() {
         let graph = one_call("model", Effect::ReadOnly, &made);
         outcome(&graph, &host, empty(), Durability::Sync).await;
         let history = graph.history(&host, &StateQuery::thread("t")).await.expect("reads");
-        let before = history[1].config.as_ref().and_then(|config| config.id).expect("kept");
+        let before = history[1].checkpoint().expect("kept");
         let again = graph.run(&host, Start::Continue).thread("t").at(before).outcome().await;
         assert_eq!(logged(again.expect("runs")), ["made"], "{name}");
         assert_eq!(made.get(), 2, "{name}");

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::run_loop::Config;
+use weftwork_graph::run_loop::CheckpointRef;
 use weftwork_graph::run_loop::{
     AsNode, Checkpointer, Host, InMemoryCheckpointer, Start, StateQuery, StateUpdate,
 };
@@ -76,7 +76,7 @@ async fn ids(graph: &CompiledGraph, host: &Host, thread: &str) -> BTreeSet<Check
     for ns in saver.graphs(thread).await.expect("reads") {
         let at = StateQuery::thread(thread).within(&*ns);
         for snapshot in graph.history(host, &at).await.expect("reads") {
-            let id = snapshot.config.and_then(|config| config.id).expect("has one");
+            let id = snapshot.checkpoint().expect("has one");
             assert!(all.insert(id), "{id} is one of `{ns}` and of another graph");
         }
     }
@@ -114,7 +114,7 @@ async fn act(act: Act, graph: &CompiledGraph, host: &Host, thread: &str) {
         Act::Answer => drop(run(answer(json!(1))).outcome().await.expect("ends")),
         Act::Replay => {
             let first = graph.history(host, &at).await.expect("reads").pop().expect("there");
-            let from: Config = first.config.expect("has one");
+            let from: CheckpointRef = first.config.expect("has one");
             run(Start::Continue).from(&from).outcome().await.expect("asks");
         }
     }

@@ -27,7 +27,8 @@ pub(super) async fn get(service: &Service, thread: &ThreadId, params: GetParams)
     let found = service.snapshot(thread, &namespace).await;
     let state = found.map_err(|error| of_namespace(&namespace, error.into()))?;
     let state = state.ok_or_else(|| no_such_run("no run was started on this thread"))?;
-    check_namespace(&namespace, state.config.as_ref().is_some_and(|config| config.id.is_some()))?;
+    check_namespace(&namespace, state.checkpoint().is_some())?;
+    let id = state.checkpoint();
     let mut values = blocks::into_shown(state.values);
     if let Some(keys) = keys
         && let Some(members) = values.as_object_mut()
@@ -37,7 +38,6 @@ pub(super) async fn get(service: &Service, thread: &ThreadId, params: GetParams)
     if !values.is_object() {
         values = json!({});
     }
-    let id = state.config.as_ref().and_then(|config| config.id);
     let checkpoint =
         id.map(|id| json!({"id": ids::to_hyphenated(id.0), "ns": namespace.join("|")}));
     Ok(Done::read(object_of([("values", Some(values)), ("checkpoint", checkpoint)])))
@@ -85,7 +85,7 @@ pub(super) async fn list(service: &Service, thread: &ThreadId, params: ListParam
 }
 
 fn checkpoint_to_json(at: &Snapshot) -> Option<Value> {
-    let id = at.config.as_ref()?.id?;
+    let id = at.checkpoint()?;
     let origin = at.metadata.as_ref()?;
     let source = match origin.source {
         Source::Input => "input",

@@ -50,7 +50,7 @@ impl ChatModel for Provider {
         // One write a line: others write at the same time.
         let line = format!("{asked}\n");
         log.and_then(|mut log| log.write_all(line.as_bytes())).expect("is counted");
-        ScriptedModel::from_steps(vec![Step::text(&asked)]).stream(request)
+        ScriptedModel::from_steps(vec![Step::text(asked)]).stream(request)
     }
 }
 
