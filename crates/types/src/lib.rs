@@ -25,6 +25,7 @@ pub mod session;
 pub mod shown;
 pub mod sse;
 pub mod store_error;
+pub mod telemetry;
 pub mod time;
 pub mod tool;
 pub mod usage;

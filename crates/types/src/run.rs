@@ -342,6 +342,21 @@ impl RunStatus {
     pub fn is_final(self) -> bool {
         !matches!(self, Self::Queued | Self::Pending | Self::Running)
     }
+
+    /// Returns the name, as records have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Interrupted => "interrupted",
+            Self::LimitReached => "limit_reached",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// The outcome of a run. Interrupts and limits are outcomes, not errors.

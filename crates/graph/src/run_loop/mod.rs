@@ -28,6 +28,7 @@ mod run;
 pub(crate) mod schema;
 mod shown;
 mod sink;
+mod spans;
 mod stream;
 mod supersteps;
 pub(crate) mod sync;

@@ -13,6 +13,7 @@ use crate::run_loop::event::{CheckpointRef, Modes, StreamItem};
 use crate::run_loop::options::{Continued, LoopInput, LoopOutcome, Options, Start};
 use crate::run_loop::panics::out_of_node;
 use crate::run_loop::sink::{Destination, Sink};
+use crate::run_loop::spans::{record_run_end, run_span};
 use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::lock;
 use crate::run_loop::values::output_json;
@@ -28,6 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
+use tracing::Instrument as _;
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, Slots};
 use weftwork_types::code::Fault;
@@ -46,7 +48,17 @@ pub struct Run {
     modes: Modes,
     sink: Option<Sink>,
     form: StateForm,
+    span: RunSpan,
     pub(crate) options: Options,
+}
+
+/// Span of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RunSpan {
+    /// One of its own.
+    Own,
+    /// That of its caller.
+    Current,
 }
 
 impl CompiledGraph {
@@ -60,6 +72,7 @@ impl CompiledGraph {
             modes: Modes::NONE,
             sink: None,
             form: StateForm::Shown,
+            span: RunSpan::Own,
             options: Options::fresh(),
         }
     }
@@ -192,6 +205,13 @@ impl Run {
         self
     }
 
+    /// Emits no span for the run: its supersteps are within the current span, in which the caller
+    /// records the end of the run.
+    pub fn in_current_span(mut self) -> Self {
+        self.span = RunSpan::Current;
+        self
+    }
+
     /// Runs to the end.
     ///
     /// # Errors
@@ -226,8 +246,18 @@ impl Run {
     /// # Cancel safety
     /// As [`outcome`](Self::outcome).
     pub async fn finish(self) -> Result<Finished, RuntimeError> {
+        if self.span == RunSpan::Current {
+            return self.run_to_end().await;
+        }
+        let span = run_span(self.graph.name(), &self.options.thread);
+        let ended = self.run_to_end().instrument(span.clone()).await;
+        record_run_end(&span, ended.as_ref().map(|finished| &finished.outcome));
+        ended
+    }
+
+    async fn run_to_end(self) -> Result<Finished, RuntimeError> {
         check_run(&self.graph, &self.host, &self.start, &self.options)?;
-        let Self { host, graph, start, enclosing, modes: _, sink, form, options } = self;
+        let Self { host, graph, start, enclosing, modes: _, sink, form, span: _, options } = self;
         let sink = sink.map(|sink| Sink { values: form, ..sink });
         let deadline = options.deadline;
         let clock = Arc::clone(host.clock());

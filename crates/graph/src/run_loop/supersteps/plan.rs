@@ -8,6 +8,7 @@ use crate::run_loop::context::RunEntry;
 use crate::run_loop::event::{Modes, Source};
 use crate::run_loop::node_cache::CacheKey;
 use crate::run_loop::options::{LoopOutcome, LoopResult};
+use crate::run_loop::spans::record_error;
 use crate::run_loop::sync::{lock, yield_turn};
 use crate::run_loop::task::{End, Ending, OpenTask, Storage};
 use futures_util::FutureExt;
@@ -15,6 +16,7 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use tracing::Instrument as _;
 use weftwork_engine::TaskOutput;
 use weftwork_engine::pregel::{Path, Task};
 use weftwork_types::BoxFuture;
@@ -53,12 +55,24 @@ impl RunLoop {
             self.emit_reused();
             self.use_cache()?;
             self.note_messages();
-            if let Some(ended) = self.settle_all().await? {
+            let span = self.superstep_span();
+            let executed = self.execute_superstep().instrument(span.clone()).await;
+            if let Err(error) = &executed
+                && !span.is_disabled()
+            {
+                record_error(&span, &error.fault().code);
+            }
+            if let Some(ended) = executed? {
                 return Ok(ended);
             }
-            if let Some(ended) = self.close_superstep().await? {
-                return Ok(ended);
-            }
+        }
+    }
+
+    /// Runs the planned tasks, and closes the superstep unless one of them stopped it.
+    async fn execute_superstep(&mut self) -> LoopResult<Option<LoopOutcome>> {
+        match self.settle_all().await? {
+            None => self.close_superstep().await,
+            ended => Ok(ended),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::error::RuntimeError;
 use crate::run_loop::context::{Earlier, Purpose, TaskContext, TaskState};
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::options::LoopResult;
+use crate::run_loop::spans::{record_task_end, within_span};
 use crate::run_loop::stream::By;
 use crate::run_loop::task::{
     End, Follows, NodeFuture, OpenTask, Polled, TaskOutcome, TaskRunner, finish_attempt,
@@ -42,11 +43,14 @@ impl RunLoop {
             return Ok(Started::of(future).await);
         }
         let cell = OnceCell::new();
-        let called = self.call_plain(index, &cell)?;
+        let span = self.task_span(self.open.task(index)?);
+        let called = span.in_scope(|| self.call_plain(index, &cell))?;
         let mut future = match called {
-            Ok(future) => future,
+            Ok(future) => within_span(&span, future),
             Err(panic) => {
-                return Ok(Started::Ended(self.finish_plain(index, Err(panic), &cell)?));
+                let end = self.finish_plain(index, Err(panic), &cell)?;
+                record_task_end(&span, &end);
+                return Ok(Started::Ended(end));
             }
         };
         let polled: Poll<Polled> = poll_fn(|cx| {
@@ -59,7 +63,11 @@ impl RunLoop {
         })
         .await;
         match polled {
-            Poll::Ready(polled) => Ok(Started::Ended(self.finish_plain(index, polled, &cell)?)),
+            Poll::Ready(polled) => {
+                let end = self.finish_plain(index, polled, &cell)?;
+                record_task_end(&span, &end);
+                Ok(Started::Ended(end))
+            }
             Poll::Pending => {
                 let job = self.job(index)?;
                 let ctx = cell.into_inner();
@@ -72,6 +80,7 @@ impl RunLoop {
                         }
                         None => job.finish(polled, None),
                     };
+                    record_task_end(&span, &end);
                     TaskEnded { index, end }
                 })))
             }

@@ -9,6 +9,7 @@ use crate::output::NodeResult;
 use crate::run_loop::checkpointer::TaskAnswers;
 use crate::run_loop::context::{AttemptSignals, Earlier, Purpose, RunEntry, TaskContext};
 use crate::run_loop::panics::{choose_targets, node_panicked};
+use crate::run_loop::spans::{record_task_end, within_span};
 use crate::run_loop::task::on_thread;
 use crate::state::{Members, Seen};
 use futures_util::FutureExt;
@@ -19,6 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use tracing::Span;
 use weftwork_engine::pregel::Ahead;
 use weftwork_engine::task::Arg;
 use weftwork_engine::{NodeIdx, TaskOutput, Write};
@@ -141,10 +143,14 @@ impl TaskRunner {
         let mut attempt = 1;
         loop {
             let ctx = self.ctx(attempt);
-            let mut end = match self.run_once(&ctx).await {
+            let span = self.attempt_span(attempt);
+            let mut end = match self.run_once(&ctx, &span).await {
                 Ok(polled) => self.finish(polled, Some(&ctx)),
                 Err(cut) => self.end_with(TaskOutcome::failed(cut)),
             };
+            record_task_end(&span, &end);
+            // The wait before the next attempt is no part of this one.
+            drop(span);
             let TaskOutcome::Failed(failed) = &end.what else { return end };
             let fault = &failed.fault;
             let clock = Arc::clone(self.at.loop_context.run.host.clock());
@@ -182,9 +188,12 @@ impl TaskRunner {
         }
     }
 
-    async fn run_once(&self, ctx: &Ctx) -> Result<Polled, Fault> {
-        let future = match self.call(ctx) {
-            Ok(future) => on_thread(self.node.options.thread, future, &ctx.0.signals),
+    async fn run_once(&self, ctx: &Ctx, span: &Span) -> Result<Polled, Fault> {
+        let future = match span.in_scope(|| self.call(ctx)) {
+            Ok(future) => {
+                let future = within_span(span, future);
+                on_thread(self.node.options.thread, future, &ctx.0.signals)
+            }
             Err(panic) => return Ok(Err(panic)),
         };
         let future = AssertUnwindSafe(future).catch_unwind();
