@@ -7,10 +7,12 @@ use crate::chat::{ChatModel, ChatRequest, FinishReason};
 use crate::collect::message_id;
 use crate::protocol::is_paused_turn;
 use crate::secrets::Secrets;
+use crate::spans::{call_span, record_call_end};
 use crate::{ModelCallError, ModelError, RetryPolicy, fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tracing::Instrument as _;
 use weftwork_types::MessageId;
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
@@ -43,9 +45,9 @@ pub struct ChatResponse {
 
 /// Attempts of a call so far.
 #[derive(Debug, Default)]
-struct Tried {
-    attempts: u32,
-    used: Usage,
+pub(crate) struct Tried {
+    pub(crate) attempts: u32,
+    pub(crate) used: Usage,
     /// Id of the message that the call produces: that of its first request.
     message: Option<MessageId>,
 }
@@ -118,7 +120,10 @@ impl ModelCaller {
         let chosen = ctx.dependencies.get::<RunModel>();
         let chosen = chosen.as_ref().filter(|chosen| chosen.instead_of == model.info().id());
         let model = chosen.map_or(model, |chosen| chosen.model.as_ref());
-        let outcome = self.make_whole(model, request, ctx, &mut tried).await;
+        let span = call_span(model);
+        let making = self.make_whole(model, request, ctx, &mut tried);
+        let outcome = making.instrument(span.clone()).await;
+        record_call_end(&span, &tried, outcome.as_ref());
         outcome.map_err(|error| ModelCallError {
             error: Box::new(error),
             attempts: tried.attempts,

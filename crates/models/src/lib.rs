@@ -27,6 +27,7 @@ pub mod scripted;
 pub mod secret;
 mod secrets;
 pub mod settings;
+mod spans;
 mod words;
 
 pub use call::{ChatResponse, ModelCaller, RunModel};

@@ -79,7 +79,7 @@ pub const TOOL: &str = "gen_ai.tool.name";
 pub const TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
 
 /// Field of a call: `true` if its outcome is that of an earlier call, from the journal or from the
-/// cache of responses, and nothing was called.
+/// cache of responses, and nothing was called. Otherwise it is not recorded.
 pub const REPLAYED: &str = "weft.call.replayed";
 
 /// Field of runs, tasks and tool calls: the outcome. Runs end `completed`, `interrupted`,

@@ -7,6 +7,7 @@ use super::claimed::{ClaimedRun, RunResources};
 use super::end::{ClaimEnd, LazyOutcome, Unrecorded, ready_outcome};
 use super::finish::wakes_at;
 use super::local::local_host;
+use super::spans::{claim_span, record_claim_end};
 use super::writer::Writer;
 use crate::patience::Patience;
 use crate::thread_snapshot::ThreadSnapshot;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Instrument as _;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Finished, Run as GraphRun, StateQuery, out_of_node};
 use weftwork_store::{InterruptRow, RunRow, StoreError};
@@ -35,6 +37,13 @@ const LAST_COMMIT: Duration = Duration::from_secs(1);
 impl ClaimedRun {
     /// Executes the run to its end, or releases it when the process shuts down.
     pub(crate) async fn drive(self: Box<Self>) -> ClaimEnd {
+        let span = claim_span(&self);
+        let end = self.drive_claim().instrument(span.clone()).await;
+        record_claim_end(&span, &end);
+        end
+    }
+
+    async fn drive_claim(self: Box<Self>) -> ClaimEnd {
         let writer = Writer::new(&self);
         let cut = async {
             self.context.shutdown.cuts().await;

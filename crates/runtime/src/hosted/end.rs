@@ -4,24 +4,38 @@ use super::writer::Writer;
 use crate::patience::Patience;
 use std::sync::Arc;
 use weftwork_graph::run_loop::Finished;
-use weftwork_types::run::RunOutcome;
+use weftwork_types::run::{RunOutcome, RunStatus};
 use weftwork_types::shown::StateForm;
 
-/// Outcome of a run in its shown form, made on demand: the output may not be needed as JSON.
-pub(crate) type LazyOutcome = Box<dyn FnOnce() -> RunOutcome + Send>;
+/// Outcome of a run, made on demand: the output may not be needed as JSON.
+pub(crate) enum LazyOutcome {
+    /// It exists already.
+    Ready(RunOutcome),
+    /// The graph of the run completed.
+    Completed(Box<Finished>),
+}
+
+impl LazyOutcome {
+    /// Returns the outcome in its shown form.
+    pub(crate) fn into_outcome(self) -> RunOutcome {
+        let outcome = match self {
+            Self::Ready(outcome) => outcome,
+            Self::Completed(finished) => finished
+                .try_outcome()
+                .unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() }),
+        };
+        outcome.in_form(StateForm::Shown)
+    }
+}
 
 /// Returns an outcome that already exists.
 pub(crate) fn ready_outcome(outcome: RunOutcome) -> LazyOutcome {
-    Box::new(|| outcome.in_form(StateForm::Shown))
+    LazyOutcome::Ready(outcome)
 }
 
 /// Returns the outcome of a run whose graph completed.
 pub(super) fn completed_outcome(finished: Box<Finished>) -> LazyOutcome {
-    Box::new(|| {
-        let outcome = finished.try_outcome();
-        let outcome = outcome.unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() });
-        outcome.in_form(StateForm::Shown)
-    })
+    LazyOutcome::Completed(finished)
 }
 
 /// End of the claim of this worker on a run.
@@ -34,6 +48,33 @@ pub(crate) enum ClaimEnd {
     Lost,
     /// The process stops, and others may resume the run.
     Released,
+}
+
+impl ClaimEnd {
+    /// Name of the end, and the code of the error of a run that failed.
+    pub(super) fn name(&self) -> EndName<'_> {
+        let outcome = match self {
+            Self::Recorded(LazyOutcome::Completed(_)) => {
+                return EndName { name: RunStatus::Completed.name(), error: None };
+            }
+            Self::Lost => return EndName { name: "lost", error: None },
+            Self::Released => return EndName { name: "released", error: None },
+            Self::Recorded(LazyOutcome::Ready(outcome)) => outcome,
+            Self::Unrecorded(unrecorded) => &unrecorded.outcome,
+        };
+        let error = match outcome {
+            RunOutcome::Failed { fault } => Some(fault.code.as_str()),
+            _ => None,
+        };
+        EndName { name: outcome.status().name(), error }
+    }
+}
+
+/// Name of the end of a claim.
+pub(super) struct EndName<'a> {
+    pub(super) name: &'static str,
+    /// Code of the error, if the run failed.
+    pub(super) error: Option<&'a str>,
 }
 
 /// A run that ended and whose store did not accept its end.

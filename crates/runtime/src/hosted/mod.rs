@@ -26,6 +26,7 @@ mod options;
 mod past;
 mod remote_threads;
 mod run_resources;
+mod spans;
 mod writer;
 
 pub(crate) use accepted::{AcceptedRun, ModeReceiver, Requester};

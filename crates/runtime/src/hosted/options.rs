@@ -24,6 +24,7 @@ impl ClaimedRun {
     ) -> GraphRun {
         let options = &self.row.new.options;
         let mut run = self.graph.run(local, start).thread(self.claim.at.thread.as_str());
+        run = run.in_current_span();
         run = run.durability(options.durability);
         if let Some(limit) = options.step_limit {
             run = run.step_limit(limit);

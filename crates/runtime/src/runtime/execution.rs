@@ -293,7 +293,9 @@ impl Registration {
 
 /// Returns the outcome of a run; its output is converted to JSON only when the future is polled.
 fn receive_outcome(outcome: oneshot::Receiver<LazyOutcome>) -> BoxFuture<'static, RunOutcome> {
-    Box::pin(outcome.map(|ended| ended.map_or_else(|_| stopped_outcome(), |outcome| outcome())))
+    Box::pin(
+        outcome.map(|ended| ended.map_or_else(|_| stopped_outcome(), LazyOutcome::into_outcome)),
+    )
 }
 
 /// Returns the outcome reported for a run that ends in another process.

@@ -3,10 +3,12 @@
 use super::ToolRunner;
 use super::announce::Announced;
 use super::execute::{Executed, RunCall};
+use super::spans::record_call_end;
 use crate::Replies;
 use crate::check::bytes_over;
 use crate::error::{RunToolError, code, cut};
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 use weftwork_schema::{Checker, Quotes};
 use weftwork_types::Timestamp;
 use weftwork_types::canonical::can_be_read_back;
@@ -158,7 +160,14 @@ impl ToolRunner {
         asking: AskingCall,
         replies: impl IntoIterator<Item = Reply>,
     ) -> Result<Executed, RunToolError> {
-        let mut call = asking.replied(replies);
+        let call = asking.replied(replies);
+        let span = self.call_span(&call.head);
+        let ended = self.begin_round(call).instrument(span.clone()).await;
+        record_call_end(&span, &ended);
+        ended
+    }
+
+    async fn begin_round(&self, mut call: RunCall) -> Result<Executed, RunToolError> {
         match self.take_slot(&call).await {
             Ok(slot) => call.slot = slot,
             Err(late) => return Ok(call.done(ToolOutcome::Failed(late))),

@@ -7,6 +7,7 @@ use super::ask::{AskingCall, Rounds};
 use super::attempt::{Cut, attempt, time_left};
 use super::large::is_cut;
 use super::prepare::{Head, Plan, ReadyCall};
+use super::spans::{record_call_end, record_replay};
 use super::unknown::{Begun, Looked, UnknownCall};
 use crate::content;
 use crate::error::{RunToolError, code, cut};
@@ -17,6 +18,7 @@ use crate::{Dispatched, Questions, ToolOutput};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Instrument as _;
 use weftwork_schema::Quotes;
 use weftwork_types::canonical::{self, DEPTH_MAX, can_be_nested};
 use weftwork_types::event::AiEvent;
@@ -76,6 +78,13 @@ impl ToolRunner {
     /// Dropping the future drops the tool's future and emits a failed result. An effect in progress
     /// then has an unknown outcome when the same call is executed again.
     pub async fn execute(&self, call: ReadyCall) -> Result<Executed, RunToolError> {
+        let span = self.call_span(&call.head);
+        let ended = self.execute_call(call).instrument(span.clone()).await;
+        record_call_end(&span, &ended);
+        ended
+    }
+
+    async fn execute_call(&self, call: ReadyCall) -> Result<Executed, RunToolError> {
         let ReadyCall { head, plan } = call;
         let (entry, tool) = match plan {
             Plan::Refuse(failure) => return Ok(head.done(ToolOutcome::Failed(failure))),
@@ -433,6 +442,7 @@ impl RunCall {
     }
 
     fn reuse(self, key: CallKey, result: CallResult) -> Result<Executed, RunToolError> {
+        record_replay();
         let outcome = match self.read(result)? {
             ToolRecord::Ended(outcome) => outcome,
             // Its start was emitted in the run in which the tool asked.

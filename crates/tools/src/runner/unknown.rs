@@ -4,9 +4,11 @@ use super::ToolRunner;
 use super::announce::Charge;
 use super::attempt::{attempt, time_left};
 use super::execute::{Executed, RunCall};
+use super::spans::record_call_end;
 use crate::error::{RunToolError, code, cut};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 use weftwork_types::ToolCallId;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::port::CallKey;
@@ -101,6 +103,17 @@ impl ToolRunner {
     /// # Cancel safety
     /// See [`ToolRunner::execute`].
     pub async fn resolve(
+        &self,
+        unknown: UnknownCall,
+        answer: UnknownAnswer,
+    ) -> Result<Executed, RunToolError> {
+        let span = self.call_span(&unknown.call.head);
+        let ended = self.resolve_call(unknown, answer).instrument(span.clone()).await;
+        record_call_end(&span, &ended);
+        ended
+    }
+
+    async fn resolve_call(
         &self,
         unknown: UnknownCall,
         answer: UnknownAnswer,
