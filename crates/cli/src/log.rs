@@ -62,7 +62,8 @@ pub(crate) fn start_log(
     terminal: &Terminal,
 ) {
     let levels = levels.or_else(|| of_variable(terminal)).unwrap_or_else(|| usual.into());
-    let ours = filter_fn(|event| event.target().starts_with(OURS));
+    // Lines have no spans: their fields would repeat on each line of a run.
+    let ours = filter_fn(|it| it.is_event() && it.target().starts_with(OURS));
     let filter = tracing_subscriber::filter::FilterExt::and(levels.0, ours);
     let layer = layer().with_ansi(false).with_writer(ErrorLines);
     let layer = match format {

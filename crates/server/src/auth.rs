@@ -1,8 +1,9 @@
 //! Authentication: tokens, and the clients that they stand for.
 //!
 //! The program adds tokens, and a file of keys has further ones; see [`keys`]. The page has a cookie in
-//! place of a token; see [`session`].
+//! place of a token; see [`session`]. A program may authenticate requests itself; see [`external`].
 
+pub(crate) mod external;
 pub(crate) mod keys;
 #[cfg_attr(not(feature = "ui"), expect(dead_code, reason = "the page begins sessions"))]
 mod session;

@@ -6,7 +6,8 @@
 
 #[cfg(feature = "ui")]
 use crate::auth::Tickets;
-use crate::auth::{Tokens, is_same_origin};
+use crate::auth::external::Authenticator;
+use crate::auth::{Client, Tokens, is_same_origin};
 use crate::error::ApiError;
 use crate::log::LogEntry;
 use crate::operations::{Access, Operations};
@@ -49,6 +50,8 @@ pub(crate) struct Allowed {
     /// Headers that scripts may send besides [`SENT`].
     pub(crate) headers: Vec<HeaderName>,
     pub(crate) tokens: Tokens,
+    /// Function of the program in place of the tokens.
+    pub(crate) authenticator: Option<Authenticator>,
     pub(crate) operations: Operations,
     /// Tickets that were made and not used.
     #[cfg(feature = "ui")]
@@ -61,6 +64,14 @@ impl Allowed {
         let loopback = host.eq_ignore_ascii_case("localhost")
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
         loopback || self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host))
+    }
+
+    /// Returns the client of a request.
+    async fn client(&self, head: &Parts, service: &Service) -> Result<Client, ApiError> {
+        match &self.authenticator {
+            Some(authenticator) => authenticator.client(head).await,
+            None => self.tokens.client(&head.headers, service.now()),
+        }
     }
 
     fn allows_origin(&self, origin: &str) -> bool {
@@ -157,7 +168,7 @@ async fn admit_request(
         // Requests of HTTP/2 name their host there.
         head.headers.entry(header::HOST).or_insert(authority);
     }
-    authorize_request(allowed, service, &mut head)?;
+    authorize_request(allowed, service, &mut head).await?;
     if let Some(kind) = foreign_form(&head.headers) {
         let detail = format!("the body has the type `{kind}`; expected application/json");
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
@@ -185,17 +196,18 @@ async fn admit_request(
 }
 
 /// Finds out who makes a request, and refuses an operation for which the client has no right.
-fn authorize_request(
+async fn authorize_request(
     allowed: &Allowed,
     service: &Service,
     head: &mut Parts,
 ) -> Result<(), ApiError> {
-    let route = head.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+    let matched = head.extensions.get::<MatchedPath>().cloned();
+    let route = matched.as_ref().map(MatchedPath::as_str);
     let access = route.and_then(|route| allowed.operations.access(&head.method, route));
     if access == Some(Access::Open) {
         return Ok(());
     }
-    let client = allowed.tokens.client(&head.headers, service.now())?;
+    let client = allowed.client(head, service).await?;
     let rights = client.principal.rights;
     match (route, access) {
         (_, Some(access)) if !access.admits(rights) => {

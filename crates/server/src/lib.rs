@@ -6,7 +6,8 @@
 //! a client that reconnects continues after the last event it received, also after a restart of the
 //! server.
 //!
-//! Each request is on behalf of a [`Principal`]: that of its token, or the local one if the server
+//! Each request is on behalf of a [`Principal`]: that of its token, the one that
+//! [`Server::authenticate`] returns, or the local one if the server
 //! has no tokens. Such a server listens on loopback addresses only. An operation needs a right of the
 //! principal: `read`, `run`, `approve` or `admin`. Requests that name another host
 //! than a loopback host or one of [`Server::allow_host`] are refused.
@@ -16,6 +17,7 @@ mod awaited;
 mod body;
 mod chat;
 mod chat_stream;
+mod embedded;
 mod error;
 mod guard;
 mod input;
@@ -31,18 +33,27 @@ mod sse;
 mod translate;
 mod wording;
 
+pub use auth::external::Refusal;
 pub use auth::keys::{AccessKey, KeyFile, KeyFileError, KeyProblem, TokenHash};
 pub use auth::{TokenError, new_token};
 pub use axum::http::HeaderName;
+pub use axum::http::request::Parts;
 pub use chat::Protocol as ChatProtocol;
+pub use embedded::EmbeddedServer;
 pub use log::LogEntry;
 
+use auth::external::Authenticator;
 use guard::Allowed;
 use log::Log;
 use service::{Service, Settings};
 use tokio::net::TcpListener;
 use weftwork_runtime::Runtime;
 use weftwork_types::Principal;
+
+/// The program of the guide, compiled and run as a doctest.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/embedding.md")]
+struct Guide;
 
 /// Number of runs that wait for a slot beyond which requests for runs are refused.
 const WAITING_MAX: usize = 10_000;
@@ -64,7 +75,10 @@ pub struct Server {
 
 /// Error of a server that would serve everybody who reaches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the server has no token; add one by `Server::token`, or use `Server::open_to_all`")]
+#[error(
+    "the server has no token; add one by `Server::token`, or use `Server::authenticate` or \
+     `Server::open_to_all`"
+)]
 pub struct NoToken;
 
 impl Server {
@@ -171,6 +185,39 @@ impl Server {
         Ok(self)
     }
 
+    /// Determines who makes a request by a function of the program, in place of tokens and of the
+    /// sessions of the page, which are not accepted then. The function gets the head of the request,
+    /// with the extensions that layers of the program added, and returns the principal on behalf of
+    /// which the request is made, or refuses it with status 401 or 403. It is called for each request
+    /// of each route, but for those that everyone may read (`/ok`, `/openapi.json`, and the files of
+    /// the page); a WebSocket and a stream of events have the principal of their request until they
+    /// end. A principal reads and changes what belongs to its organisation, as its rights allow.
+    ///
+    /// Requests of other hosts and origins are refused before it is called. If it panics, the request
+    /// gets status 500.
+    ///
+    /// ```
+    /// use weftwork_server::{Parts, Refusal, Server};
+    /// use weftwork_types::{OrgId, Principal};
+    ///
+    /// # fn with_customers(server: Server) -> Server {
+    /// server.authenticate(async |head: Parts| {
+    ///     let customer = head.headers.get("x-customer");
+    ///     let customer = customer.ok_or_else(|| Refusal::unauthorized("who are you?"))?.to_str()?;
+    ///     Ok(Principal::new(OrgId::new(customer)?, customer))
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn authenticate<F, U>(mut self, function: F) -> Self
+    where
+        F: Fn(Parts) -> U + Send + Sync + 'static,
+        U: Future<Output = Result<Principal, Refusal>> + Send + 'static,
+    {
+        self.allowed.authenticator = Some(Authenticator::new(function));
+        self
+    }
+
     /// Returns a ticket that opens the page at `/ui/#ticket=TICKET` once, within five minutes, on
     /// behalf of the principal of the first token of [`token`](Self::token); `None` without one.
     #[cfg(feature = "ui")]
@@ -182,18 +229,30 @@ impl Server {
 
     /// Returns `true` if requests from everywhere would be accepted without that being asked for.
     fn lacks_token(&self) -> bool {
-        self.allowed.tokens.is_empty() && !self.open_to_all
+        let has_clients = !self.allowed.tokens.is_empty() || self.allowed.authenticator.is_some();
+        !has_clients && !self.open_to_all
     }
 
-    /// Returns the routes, for a program that serves them itself.
+    /// Returns the routes, for a program that serves them itself. Streams of threads then last until
+    /// their clients leave; [`embed`](Self::embed) can end them.
     ///
     /// # Errors
     /// The server has no token: on which address the program listens is not known.
     pub fn router(self) -> Result<axum::Router, NoToken> {
+        Ok(self.embed()?.router())
+    }
+
+    /// Returns the routes, for a program that serves them beside its own, with the end of their
+    /// streams.
+    ///
+    /// # Errors
+    /// As [`router`](Self::router).
+    pub fn embed(self) -> Result<EmbeddedServer, NoToken> {
         if self.lacks_token() {
             return Err(NoToken);
         }
-        Ok(self.with_service().0)
+        let (router, service) = self.with_service();
+        Ok(EmbeddedServer::new(router, service))
     }
 
     fn with_service(self) -> (axum::Router, Service) {

@@ -8,6 +8,7 @@ mod browse;
 mod canary;
 mod chat;
 mod client;
+mod embedded;
 mod errors;
 mod executor;
 mod front_ends;

@@ -17,4 +17,5 @@ mod secrets;
 mod session_checkpoints;
 mod stores;
 mod team_kills;
+mod telemetry;
 mod upkeep;
