@@ -5,12 +5,14 @@ use crate::graphs;
 use crate::protocol::socket::{Served, Socket};
 use axum::Router;
 use axum::routing::get;
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::client_async;
+use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use weftwork_server::{Parts, Refusal, Server};
 use weftwork_types::{OrgId, Principal, Right, Rights};
@@ -60,7 +62,8 @@ impl Answer {
 async fn send(at: SocketAddr, request: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
     let body = body.to_string();
     let length = body.len().to_string();
-    let mut text = format!("{request} HTTP/1.1\r\n");
+    // Bodies of HTTP/1.0 have no chunks.
+    let mut text = format!("{request} HTTP/1.0\r\n");
     let own = [("host", "localhost"), ("connection", "close"), ("content-length", &*length)];
     for (name, value) in own.iter().chain(headers) {
         text.push_str(&format!("{name}: {value}\r\n"));
@@ -173,7 +176,7 @@ async fn every_door_refuses_whom_the_function_refuses_and_tells_no_inner_error()
 }
 
 #[tokio::test]
-async fn sockets_have_the_principal_of_their_request_and_end_with_the_program() {
+async fn streams_have_the_principal_of_their_request_and_end_with_the_program() {
     let mut program = program(true).await;
     let at = program.address;
     assert!(Socket::open(&program, "t").await.is_err(), "a token alone is refused");
@@ -183,12 +186,23 @@ async fn sockets_have_the_principal_of_their_request_and_end_with_the_program() 
     let url = format!("ws://{at}/threads/t/stream/events");
     let mut request = url.into_client_request().expect("a request");
     request.headers_mut().insert("x-customer", "one".parse().expect("a value"));
-    let (socket, answer) = client_async(request, stream).await.expect("opens");
+    let (mut socket, answer) = client_async(request, stream).await.expect("opens");
     assert_eq!(answer.status(), 101);
+    // A stream of events, which has no end of its own.
+    let body = json!({"channels": ["values"], "since": 0}).to_string();
+    let head = "POST /threads/t/stream/events HTTP/1.1\r\nhost: localhost\r\nx-customer: one\r\n";
+    let mut events = TcpStream::connect(at).await.expect("it listens");
+    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+    events.write_all(request.as_bytes()).await.expect("sent");
+    let mut begin = [0; 12];
+    events.read_exact(&mut begin).await.expect("an answer");
+    assert_eq!(&begin, b"HTTP/1.1 200");
     program.stop.take().expect("one").send(()).expect("serves");
     let ended = tokio::time::timeout(Duration::from_secs(30), program.ended).await;
-    ended.expect("the open socket does not hold the program").expect("no panic").expect("ends");
-    drop(socket);
+    ended.expect("open streams do not hold the program").expect("no panic").expect("ends");
+    events.read_to_end(&mut Vec::new()).await.expect("ends");
+    let closed = socket.next().await.expect("a message").expect("sound");
+    assert!(matches!(closed, Message::Close(Some(frame)) if u16::from(frame.code) == 1012));
 }
 
 #[tokio::test]

@@ -103,7 +103,8 @@ async fn subgraph_on_threads(place: &Place) {
     let inner = inner.node("here", ask).node("parallel", ask).node("blocking", ask);
     let inner = inner.edge(START, "here").edge(START, "parallel").edge(START, "blocking");
     let inner = inner.parallel("parallel").blocking("blocking").build().expect("sound");
-    let outer = Graph::<Work>::new("outer").node("first", async || WorkUpdate::new().log(["a"]));
+    let outer = Graph::<Work>::new("outer")
+        .node("first", async |_: State<Work>| WorkUpdate::new().log(["a"]));
     let outer = outer.subgraph("inner", inner, SubgraphState::PerTask);
     let outer = outer.edge(START, "first").edge("first", "inner").build().expect("sound");
     let runtime = host(place, outer).await;
@@ -122,7 +123,7 @@ fn a_subgraph_is_within_the_task_that_runs_it_on_whatever_thread() {
 async fn failures(place: &Place) {
     let tries = Arc::new(AtomicU32::new(0));
     let flaky = async |tries: Deps<Arc<AtomicU32>>| match tries.fetch_add(1, Ordering::SeqCst) {
-        0 => Err(NodeError::message(SECRET)),
+        0 => Err(NodeError::message(SECRET).retriable()),
         _ => Ok(WorkUpdate::new().log(["done"])),
     };
     let error = ModelError::Unsupported { model: "m".to_owned(), what: SECRET.to_owned() };
@@ -146,9 +147,9 @@ fn what_fails_has_the_code_of_its_error() {
 /// A run that is cancelled while a tool of it waits.
 async fn cancelled(place: &Place) {
     let waits = Arc::new(Notify::new());
-    let steps = vec![Step::call("wait", json!({}))];
+    let steps = vec![Step::call("wait_for_ever", json!({}))];
     let model = Arc::new(ScriptedModel::from_steps(steps));
-    let tools = ToolBox::new().with(wait).provide(Arc::clone(&waits));
+    let tools = ToolBox::new().with(wait_for_ever).provide(Arc::clone(&waits));
     let agent = ReactAgent::new("desk", model).tools(tools).build().expect("sound");
     let runtime = host(place, agent).await;
     let thread = runtime.thread("desk", "t").expect("an id");
@@ -161,7 +162,7 @@ async fn cancelled(place: &Place) {
 
 /// Waits for ever.
 #[tool]
-async fn wait(waits: weftwork::tools::Deps<Arc<Notify>>) -> String {
+async fn wait_for_ever(waits: weftwork::tools::Deps<Arc<Notify>>) -> String {
     waits.0.notify_one();
     std::future::pending().await
 }
@@ -208,7 +209,7 @@ async fn released(place: &Place) {
             WorkUpdate::new().log(["waited"])
         };
         let graph = Graph::<Work>::new("waits").with(Arc::clone(&reached)).node("wait", wait);
-        let graph = graph.node("last", async || WorkUpdate::new().log(["last"]));
+        let graph = graph.node("last", async |_: State<Work>| WorkUpdate::new().log(["last"]));
         graph.edge(START, "wait").edge("wait", "last").build().expect("sound")
     };
     let first = host(place, graph()).await;
@@ -235,7 +236,8 @@ fn each_claim_of_a_run_has_a_span() {
 fn a_run_of_this_program_is_within_the_span_of_its_caller() {
     let recorder = Recorder::default();
     recorder.block_on(async {
-        let graph = Graph::<Work>::new("plain").node("a", async || WorkUpdate::new().log(["a"]));
+        let graph = Graph::<Work>::new("plain")
+            .node("a", async |_: State<Work>| WorkUpdate::new().log(["a"]));
         let graph = graph.edge(START, "a").build().expect("sound");
         let span = tracing::info_span!(target: weftwork::types::telemetry::TARGET, "request");
         let outcome = tracing::Instrument::instrument(graph.invoke(json!({})), span).await;

@@ -1,12 +1,14 @@
-//! A subscriber that records spans as a tree.
+//! A layer that records spans as a tree.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Current, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Level, Subscriber};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::{LookupSpan, Registry};
 use weftwork::types::telemetry::TARGET;
 
 /// Spans of one test, in the order in which they began.
@@ -14,24 +16,14 @@ use weftwork::types::telemetry::TARGET;
 pub(super) struct Recorder(Arc<Mutex<Vec<Span>>>);
 
 struct Span {
-    metadata: &'static Metadata<'static>,
+    name: &'static str,
     parent: Option<usize>,
     fields: Vec<(&'static str, String)>,
-    handles: usize,
+    is_open: bool,
 }
 
-thread_local! {
-    /// Spans that are entered on this thread, outermost first.
-    static ENTERED: RefCell<Vec<Id>> = const { RefCell::new(Vec::new()) };
-}
-
-fn index(id: &Id) -> usize {
-    usize::try_from(id.into_u64() - 1).expect("an index")
-}
-
-fn id(index: usize) -> Id {
-    Id::from_u64(index as u64 + 1)
-}
+/// Place of a span in the recorder.
+struct Place(usize);
 
 impl Recorder {
     fn spans(&self) -> MutexGuard<'_, Vec<Span>> {
@@ -40,16 +32,19 @@ impl Recorder {
 
     /// Runs a test on a runtime of which all threads record their spans here.
     pub(super) fn block_on(&self, test: impl Future<Output = ()>) {
-        let here = self.clone();
+        let targets = Targets::new().with_target(TARGET, Level::INFO);
+        let spans = Registry::default().with(self.clone().with_filter(targets));
+        let spans = tracing::Dispatch::new(spans);
+        let here = spans.clone();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .on_thread_start(move || {
-                std::mem::forget(tracing::subscriber::set_default(here.clone()));
+                std::mem::forget(tracing::dispatcher::set_default(&here));
             })
             .build()
             .expect("a runtime");
-        let _recorded = tracing::subscriber::set_default(self.clone());
+        let _recorded = tracing::dispatcher::set_default(&spans);
         runtime.block_on(test);
     }
 
@@ -77,7 +72,7 @@ struct Ids(BTreeMap<String, usize>);
 impl Ids {
     fn number(&mut self, kind: &str, id: &str) -> String {
         let next = self.0.len() + 1;
-        format!("{kind} {}", self.0.entry(id.to_owned()).or_insert(next))
+        format!("{kind}-{}", self.0.entry(id.to_owned()).or_insert(next))
     }
 
     fn shown(&mut self, field: &str, value: &str) -> String {
@@ -92,6 +87,7 @@ impl Ids {
                 });
                 steps.collect::<Vec<_>>().join("|")
             }
+            _ if value.contains(' ') => format!("\"{value}\""),
             _ => value.to_owned(),
         }
     }
@@ -100,11 +96,11 @@ impl Ids {
 fn write_span(text: &mut String, spans: &[Span], at: usize, depth: usize, ids: &mut Ids) {
     let span = &spans[at];
     let indent = "  ".repeat(depth);
-    write!(text, "{indent}{}", span.metadata.name()).expect("a text");
+    write!(text, "{indent}{}", span.name).expect("a text");
     for (field, value) in &span.fields {
         write!(text, " {field}={}", ids.shown(field, value)).expect("a text");
     }
-    text.push_str(if span.handles > 0 { " OPEN\n" } else { "\n" });
+    text.push_str(if span.is_open { " OPEN\n" } else { "\n" });
     for child in (0..spans.len()).filter(|child| spans[*child].parent == Some(at)) {
         write_span(text, spans, child, depth + 1, ids);
     }
@@ -130,59 +126,27 @@ impl Visit for Fields<'_> {
     }
 }
 
-impl Subscriber for Recorder {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == TARGET
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        let entered = ENTERED.with_borrow(|entered| entered.last().cloned());
-        let parent = match span.parent() {
-            Some(parent) => Some(parent.clone()),
-            None => entered.filter(|_| span.is_contextual()),
-        };
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
+    fn on_new_span(&self, span: &Attributes<'_>, id: &Id, all: Context<'_, S>) {
+        let found = all.span(id).expect("it is new");
+        let parent = found.parent();
+        let parent = parent.and_then(|parent| parent.extensions().get::<Place>().map(|at| at.0));
         let mut fields = Vec::new();
         span.record(&mut Fields(&mut fields));
-        let parent = parent.as_ref().map(index);
         let mut spans = self.spans();
-        spans.push(Span { metadata: span.metadata(), parent, fields, handles: 1 });
-        id(spans.len() - 1)
+        spans.push(Span { name: span.metadata().name(), parent, fields, is_open: true });
+        found.extensions_mut().insert(Place(spans.len() - 1));
     }
 
-    fn record(&self, span: &Id, values: &Record<'_>) {
-        values.record(&mut Fields(&mut self.spans()[index(span)].fields));
+    fn on_record(&self, id: &Id, values: &Record<'_>, all: Context<'_, S>) {
+        let found = all.span(id).expect("it is open");
+        let at = found.extensions().get::<Place>().expect("it is ours").0;
+        values.record(&mut Fields(&mut self.spans()[at].fields));
     }
 
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, _: &Event<'_>) {}
-
-    fn enter(&self, span: &Id) {
-        ENTERED.with_borrow_mut(|entered| entered.push(span.clone()));
-    }
-
-    fn exit(&self, span: &Id) {
-        let last = ENTERED.with_borrow_mut(Vec::pop);
-        assert_eq!(last.as_ref(), Some(span), "spans are left in the order of their entry");
-    }
-
-    fn clone_span(&self, span: &Id) -> Id {
-        self.spans()[index(span)].handles += 1;
-        span.clone()
-    }
-
-    fn try_close(&self, span: Id) -> bool {
-        let mut spans = self.spans();
-        let span = &mut spans[index(&span)];
-        span.handles = span.handles.checked_sub(1).expect("a span is closed once");
-        span.handles == 0
-    }
-
-    fn current_span(&self) -> Current {
-        let Some(last) = ENTERED.with_borrow(|entered| entered.last().cloned()) else {
-            return Current::none();
-        };
-        let metadata = self.spans()[index(&last)].metadata;
-        Current::new(last, metadata)
+    fn on_close(&self, id: Id, all: Context<'_, S>) {
+        let found = all.span(&id).expect("it was open");
+        let at = found.extensions().get::<Place>().expect("it is ours").0;
+        self.spans()[at].is_open = false;
     }
 }
