@@ -13,7 +13,7 @@ use crate::run_loop::event::{CheckpointRef, Modes, StreamItem};
 use crate::run_loop::options::{Continued, LoopInput, LoopOutcome, Options, Start};
 use crate::run_loop::panics::out_of_node;
 use crate::run_loop::sink::{Destination, Sink};
-use crate::run_loop::spans::{record_run_end, run_span};
+use crate::run_loop::spans::{record_error, run_span};
 use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::lock;
 use crate::run_loop::values::output_json;
@@ -29,13 +29,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 use weftwork_engine::pregel::StartInput;
 use weftwork_engine::{NodeIdx, Slots};
 use weftwork_types::code::Fault;
-use weftwork_types::run::{Durability, RunInput, RunOutcome, Stops};
+use weftwork_types::run::{Durability, RunInput, RunOutcome, RunStatus, Stops};
 use weftwork_types::shown::StateForm;
-use weftwork_types::{BoxFuture, CheckpointId};
+use weftwork_types::{BoxFuture, CheckpointId, telemetry};
 
 /// Builder of a run. Nothing happens before it is awaited or streamed.
 #[derive(Debug)]
@@ -55,9 +55,9 @@ pub struct Run {
 /// Span of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunSpan {
-    /// One of its own.
+    /// A span of its own.
     Own,
-    /// That of its caller.
+    /// The current span of its caller.
     Current,
 }
 
@@ -374,6 +374,25 @@ impl Finished {
     pub fn try_outcome(self) -> Result<RunOutcome, RuntimeError> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.outcome()));
         outcome.map_err(|panic| out_of_node(&*panic))
+    }
+}
+
+/// Records the end of a run in its span.
+fn record_run_end(span: &Span, ended: Result<&RunOutcome, &RuntimeError>) {
+    if span.is_disabled() {
+        return;
+    }
+    match ended {
+        Ok(outcome) => {
+            span.record(telemetry::OUTCOME, outcome.status().name());
+            if let RunOutcome::Failed { fault } = outcome {
+                record_error(span, &fault.code);
+            }
+        }
+        Err(error) => {
+            span.record(telemetry::OUTCOME, RunStatus::Failed.name());
+            record_error(span, &error.fault().code);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::run_loop::context::RunEntry;
 use crate::run_loop::event::{Modes, Source};
 use crate::run_loop::node_cache::CacheKey;
 use crate::run_loop::options::{LoopOutcome, LoopResult};
-use crate::run_loop::spans::record_error;
+use crate::run_loop::spans::{record_error, superstep_span};
 use crate::run_loop::sync::{lock, yield_turn};
 use crate::run_loop::task::{End, Ending, OpenTask, Storage};
 use futures_util::FutureExt;
@@ -55,7 +55,9 @@ impl RunLoop {
             self.emit_reused();
             self.use_cache()?;
             self.note_messages();
-            let span = self.superstep_span();
+            let loop_context = &self.loop_context;
+            let graph = loop_context.graph.name();
+            let span = superstep_span(self.position.step(), graph, &loop_context.address.ns);
             let executed = self.execute_superstep().instrument(span.clone()).await;
             if let Err(error) = &executed
                 && !span.is_disabled()

@@ -7,11 +7,11 @@ use crate::error::RuntimeError;
 use crate::run_loop::context::{Earlier, Purpose, TaskContext, TaskState};
 use crate::run_loop::namespace::task_ns;
 use crate::run_loop::options::LoopResult;
-use crate::run_loop::spans::{record_task_end, within_span};
+use crate::run_loop::spans::{task_span, within_span};
 use crate::run_loop::stream::By;
 use crate::run_loop::task::{
     End, Follows, NodeFuture, OpenTask, Polled, TaskOutcome, TaskRunner, finish_attempt,
-    route_result, routed_after,
+    record_task_end, route_result, routed_after,
 };
 use futures_util::FutureExt;
 use serde_json::Value as Json;
@@ -20,6 +20,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
+use tracing::Span;
 use weftwork_engine::pregel::{Machine, Path, StartInput};
 use weftwork_engine::{NodeIdx, TaskOutput};
 use weftwork_types::BoxFuture;
@@ -43,7 +44,7 @@ impl RunLoop {
             return Ok(Started::of(future).await);
         }
         let cell = OnceCell::new();
-        let span = self.task_span(self.open.task(index)?);
+        let span = self.plain_task_span(index)?;
         let called = span.in_scope(|| self.call_plain(index, &cell))?;
         let mut future = match called {
             Ok(future) => within_span(&span, future),
@@ -85,6 +86,14 @@ impl RunLoop {
                 })))
             }
         }
+    }
+
+    /// Span of a task that has one attempt.
+    fn plain_task_span(&self, index: usize) -> LoopResult<Span> {
+        let slot = self.open.task(index)?;
+        let graph = &self.loop_context.graph;
+        let id = || slot.id(&self.loop_context.address.ns, graph);
+        Ok(task_span(slot.name(graph), id, 1))
     }
 
     /// Calls a node that takes one call on this thread, without anything it does not ask for.

@@ -9,8 +9,8 @@ use crate::output::NodeResult;
 use crate::run_loop::checkpointer::TaskAnswers;
 use crate::run_loop::context::{AttemptSignals, Earlier, Purpose, RunEntry, TaskContext};
 use crate::run_loop::panics::{choose_targets, node_panicked};
-use crate::run_loop::spans::{record_task_end, within_span};
-use crate::run_loop::task::on_thread;
+use crate::run_loop::spans::{task_span, within_span};
+use crate::run_loop::task::{on_thread, record_task_end};
 use crate::state::{Members, Seen};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -143,7 +143,7 @@ impl TaskRunner {
         let mut attempt = 1;
         loop {
             let ctx = self.ctx(attempt);
-            let span = self.attempt_span(attempt);
+            let span = task_span(self.at.key.name(), || self.at.id(), attempt);
             let mut end = match self.run_once(&ctx, &span).await {
                 Ok(polled) => self.finish(polled, Some(&ctx)),
                 Err(cut) => self.end_with(TaskOutcome::failed(cut)),
