@@ -22,7 +22,6 @@ impl EmbeddedServer {
 
     /// Returns the routes, for [`axum::Router::merge`]. Their paths are absolute, so that they cannot
     /// be nested under another path.
-    #[must_use]
     pub fn router(&self) -> Router {
         self.router.clone()
     }
