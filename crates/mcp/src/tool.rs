@@ -18,7 +18,7 @@ use weftwork_tools::{
     Questions, Replies, Reply, Tool, ToolContext, ToolError, ToolOutput, WHOLE, code,
 };
 use weftwork_types::BoxFuture;
-use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
+use weftwork_types::tool::{Effect, ToolSpec};
 
 /// Maximum number of times that a server may ask for the same request again without a question that
 /// a person can answer.
@@ -54,11 +54,6 @@ impl McpTool {
         self.spec.name.split_once('/').unwrap_or(("", &self.spec.name))
     }
 
-    /// Returns `true` if a repeated call does no harm.
-    fn may_repeat(&self) -> bool {
-        self.spec.effect == Effect::ReadOnly || self.spec.on_unknown == UnknownOutcome::Idempotent
-    }
-
     /// Returns `true` if people may see all of its results.
     fn is_shown(&self) -> bool {
         self.allowed.shown.iter().any(|member| member == WHOLE)
@@ -90,7 +85,7 @@ impl Call {
     /// Makes the request, until it has a result or a person must be asked.
     async fn make(mut self) -> Result<ToolOutput, ToolError> {
         for _ in 0..REPEATS_MAX {
-            let repeatable = self.tool.may_repeat().then_some(Repeatable);
+            let repeatable = self.tool.spec.may_repeat().then_some(Repeatable);
             let caller = self.live.connection.caller();
             let open = OpenCall::start(caller, self.params.clone(), repeatable);
             if let Some(output) = self.follow_call(open).await? {
@@ -116,7 +111,7 @@ impl Call {
                 None => self.make().await,
             };
         }
-        if !self.tool.may_repeat() {
+        if !self.tool.spec.may_repeat() {
             let (server, _) = self.tool.parts();
             let error = McpError::Gone { server: server.to_owned() };
             return Err(error.into_tool_error());

@@ -6,6 +6,7 @@ use crate::capability;
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
 use crate::collect::message_id;
 use crate::protocol::is_paused_turn;
+use crate::retry::delay_after;
 use crate::secrets::Secrets;
 use crate::spans::{call_span, record_call_end};
 use crate::{ModelCallError, ModelError, RetryPolicy, fingerprint};
@@ -268,7 +269,8 @@ impl ModelCaller {
                 Err(error) => error,
             };
             drop(bill);
-            let Some(wait) = self.policy.wait(number - before, &error, ctx.clock.unique()) else {
+            let chance = ctx.clock.unique();
+            let Some(wait) = delay_after(&self.policy, number - before, &error, chance) else {
                 return Err(error);
             };
             if ctx.deadline.is_some_and(|deadline| ctx.clock.now().plus(wait) >= deadline) {

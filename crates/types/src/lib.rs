@@ -17,6 +17,7 @@ pub mod json;
 pub mod message;
 pub mod port;
 pub mod principal;
+pub mod retry;
 pub mod run;
 #[cfg(feature = "schema")]
 pub mod schema;

@@ -115,6 +115,13 @@ impl ToolSpec {
     pub fn wire_name(&self) -> String {
         wire_name(&self.name)
     }
+
+    /// Returns `true` if a repeated call does no harm: the tool only reads, or the receiver
+    /// recognises the call by its idempotency key.
+    #[must_use]
+    pub fn may_repeat(&self) -> bool {
+        self.effect == Effect::ReadOnly || self.on_unknown == UnknownOutcome::Idempotent
+    }
 }
 
 /// Codes of failures that say if a tool was called.
