@@ -4,14 +4,35 @@ use crate::{Replies, ToolError};
 use serde_json::Value;
 use std::any::{TypeId, type_name};
 use weftwork_types::event::AiEvent;
-use weftwork_types::port::{CallContext, Dependencies, Deps};
-use weftwork_types::{Timestamp, ToolCallId};
+use weftwork_types::item::ItemStore;
+use std::sync::Arc;
+use weftwork_types::port::{CallContext, Clock, Dependencies, Deps};
+use weftwork_types::{Principal, RunId, ThreadId, Timestamp, ToolCallId};
 
 /// The context of a tool call, passed beside its arguments. Cheap to clone.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_tools::{ToolContext, ToolError, tool};
+/// use weftwork_types::item::{ItemRef, Namespace, PutOptions};
+///
+/// /// Notes a wish of the person for later conversations.
+/// #[tool(effect = state_change, on_unknown = idempotent)]
+/// async fn note_wish(wish: String, context: ToolContext) -> Result<String, ToolError> {
+///     let Some(items) = context.items() else {
+///         return Err(ToolError::unavailable("wishes cannot be noted here"));
+///     };
+///     let at = ItemRef::new(Namespace::new(["wishes"])?, context.thread().as_str())?;
+///     let run = context.run().map(ToString::to_string);
+///     let wish = json!({"wish": wish, "noted_by": context.principal().subject, "run": run});
+///     items.put(context.principal(), &at, wish, PutOptions::default()).await?;
+///     Ok("noted".to_owned())
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct ToolContext {
-    /// The run the call belongs to: principal, caller, thread, budget, clock.
-    pub call: CallContext,
+    /// The run the call belongs to.
+    pub(crate) call: CallContext,
     /// The id of the call.
     pub tool_call_id: ToolCallId,
     /// Equal for all repetitions of this call, and different for every other call. Send it to
@@ -25,6 +46,45 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
+    /// The principal of the run, for which the tool reads and writes.
+    #[must_use]
+    pub fn principal(&self) -> &Principal {
+        &self.call.principal
+    }
+
+    /// The thread of the run; outside of runs, a name of the call's own.
+    #[must_use]
+    pub fn thread(&self) -> &ThreadId {
+        &self.call.thread
+    }
+
+    /// The run; `None` if a program makes the call outside of graphs.
+    #[must_use]
+    pub fn run(&self) -> Option<&RunId> {
+        self.call.origin.run().map(|caller| &caller.run)
+    }
+
+    /// The long-term store of the host, if it has one: the one that nodes get with their context.
+    /// In hosted runs, the items of the runtime's store. A tool reads and writes for the organisation
+    /// of its [`principal`](Self::principal).
+    #[must_use]
+    pub fn items(&self) -> Option<&Arc<dyn ItemStore>> {
+        self.call.items.as_ref()
+    }
+
+    /// Time, which tests control.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.call.clock
+    }
+
+    /// Returns what calls of models and of other tools need from the run: its budget, journal,
+    /// deadline and events.
+    #[must_use]
+    pub fn calls(&self) -> &CallContext {
+        &self.call
+    }
+
     /// Reports the progress of the tool: a value for the events of the run and for stream mode
     /// `custom`, live and stored. Clients see the value as it is, and later reports do not replace
     /// earlier ones. After the end of the call, reports have no effect.

@@ -29,6 +29,7 @@ impl TaskContext {
             deadline: run.deadline,
             configurable: Arc::clone(&run.options.configurable),
             dependencies: self.dependencies().clone(),
+            items: run.host.items().cloned(),
             hidden: Arc::clone(self.hidden_values()),
         }
     }

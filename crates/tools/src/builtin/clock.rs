@@ -22,7 +22,7 @@ struct Now {
 pub(super) fn current_time() -> FnTool {
     let about = "Returns the current date and time in UTC.";
     FnTool::new("current_time", about, |_: Nothing, context: ToolContext| async move {
-        let unix_ms = context.call.clock.now().0;
+        let unix_ms = context.clock().now().0;
         let at = jiff::Timestamp::from_millisecond(unix_ms).map_err(ToolError::failed)?;
         let weekday = format!("{:?}", TimeZone::UTC.to_datetime(at).weekday());
         Ok::<_, ToolError>(Now { utc: at.to_string(), weekday, unix_ms })

@@ -76,7 +76,7 @@ fn get(shelf: Shelf) -> FnTool {
         let shelf = shelf.clone();
         async move {
             let at = shelf.at(key.clone())?;
-            let item = shelf.items.get(&context.call.principal, &at, Ttl::Keep).await?;
+            let item = shelf.items.get(context.principal(), &at, Ttl::Keep).await?;
             let value = item.map(|item| item.value);
             Ok::<_, ToolError>(Found { found: value.is_some(), key, value })
         }
@@ -91,7 +91,7 @@ fn put(shelf: Shelf) -> FnTool {
         let shelf = shelf.clone();
         async move {
             let at = shelf.at(key.clone())?;
-            let who = &context.call.principal;
+            let who = context.principal();
             let value = Value::Object(value);
             shelf.items.put(who, &at, value, PutOptions::default()).await?;
             Ok::<_, ToolError>(Stored { key })
@@ -111,7 +111,7 @@ fn search(shelf: Shelf) -> FnTool {
             let limit = query.limit();
             let query = ItemQuery { text: Some(query.query), limit, ..ItemQuery::default() };
             let within = Prefix::from(&shelf.namespace);
-            let found = shelf.items.search(&context.call.principal, &within, &query).await?;
+            let found = shelf.items.search(context.principal(), &within, &query).await?;
             // Items of namespaces below this one are not those of these tools.
             let own = |item: &Item| item.namespace == shelf.namespace && item.score.is_some();
             let hit = |item: Item| Hit { key: item.key, value: item.value };

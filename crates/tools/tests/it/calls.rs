@@ -381,7 +381,7 @@ fn calls_side_by_side_keep_their_own_pairs() {
     let rig = Rig::new();
     let count = Count::default();
     let slow = FnTool::new("slow", "Waits.", |_: Empty, context: ToolContext| async move {
-        context.call.clock.sleep(Duration::from_secs(1)).await;
+        context.clock().sleep(Duration::from_secs(1)).await;
         Ok::<_, ToolError>(context.tool_call_id.to_string())
     });
     let runner = runner(ToolBox::new().with(slow).provide(count), Policy::new());

@@ -22,7 +22,7 @@ fn slow(gauge: &Arc<Gauge>) -> FnTool {
         async move {
             let now = gauge.now.fetch_add(1, Ordering::SeqCst) + 1;
             gauge.most.fetch_max(now, Ordering::SeqCst);
-            context.call.clock.sleep(Duration::from_secs(3600)).await;
+            context.clock().sleep(Duration::from_secs(3600)).await;
             gauge.now.fetch_sub(1, Ordering::SeqCst);
             Ok::<_, String>(now)
         }

@@ -2,6 +2,7 @@ use super::journal::{CallKey, CallResult, Intent, Journal, JournalError, Opened}
 use super::{Budget, Clock, Dependencies, Ledger, NoLedger, Unlimited};
 use crate::caller::{CallOrigin, Caller};
 use crate::event::AiEvent;
+use crate::item::ItemStore;
 use crate::secret::HiddenValues;
 use crate::{BoxFuture, MessageId, Principal, ThreadId, Timestamp, canonical};
 use serde_json::{Map, Value};
@@ -48,6 +49,8 @@ pub struct CallContext {
     pub configurable: Arc<Map<String, Value>>,
     /// Values of the run, which tools take before those of their tool box.
     pub dependencies: Dependencies,
+    /// Long-term store of the host, if it has one.
+    pub items: Option<Arc<dyn ItemStore>>,
     /// Secret arguments and hidden results that the run has seen: they are in no text that leaves it.
     pub hidden: Arc<HiddenValues>,
 }
@@ -69,6 +72,7 @@ impl CallContext {
             deadline: None,
             configurable: Arc::default(),
             dependencies: Dependencies::new(),
+            items: None,
             hidden: Arc::default(),
         }
     }

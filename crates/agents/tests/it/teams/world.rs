@@ -42,8 +42,8 @@ pub(super) struct Till {
 #[tool(effect = external_side_effect, on_unknown = idempotent)]
 fn pay(euros: u32, context: ToolContext, till: Deps<Till>) -> String {
     till.paid.fetch_add(1, Ordering::SeqCst);
-    let call = &context.call;
-    let by = format!("{}/{}/{}", call.principal.org, call.principal.subject, call.thread);
+    let who = context.principal();
+    let by = format!("{}/{}/{}", who.org, who.subject, context.thread());
     till.by.lock().expect("no panic").push(by);
     format!("paid {euros} euros")
 }
