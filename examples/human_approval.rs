@@ -18,7 +18,11 @@ fn refund(order: String, euros: u32) -> String {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let policy = Policy::new().ask_human("refund", "it moves money")?;
+    let policy = Policy::builder()
+        .ask_human("refund", "it moves money")
+        .when("args.euros > 20")
+        .allow("refund")
+        .build()?;
     let task = Section::new("task", "Task", "Refund order A1.").tool(refund).policy(policy);
     let prompt = Prompt::<()>::builder("examples", "refund", "Refund").section(task).build()?;
     let call = Step::call("refund", json!({"order": "A1", "euros": 25}));

@@ -8,7 +8,6 @@ use std::time::Duration;
 use weftwork::graph::SystemClock;
 use weftwork::models::ScriptedModel;
 use weftwork::prelude::*;
-use weftwork::tools::{Decision, Rule, ToolPattern};
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Order {
@@ -61,12 +60,10 @@ pub(crate) fn slow_desk() -> Result<CompiledGraph, Box<dyn std::error::Error>> {
 }
 
 fn build(name: &str, model: ScriptedModel) -> Result<CompiledGraph, Box<dyn std::error::Error>> {
-    let decision = Decision::AskHuman { reason: "it moves money".to_owned() };
-    let rule = Rule::new(ToolPattern::One("refund_order".to_owned()), decision);
     let tools = ToolBox::new().with(lookup_order).with(refund_order).with_ask_human();
     let agent = ReactAgent::new(name, Arc::new(model))
         .instructions("You are the order desk of a small lamp shop.")
         .tools(tools)
-        .policy(Policy { rules: vec![rule] });
+        .policy(Policy::new().ask_human("refund_order", "it moves money")?);
     Ok(agent.build()?)
 }

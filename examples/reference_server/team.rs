@@ -9,7 +9,6 @@ use weftwork::models::ScriptedModel;
 use weftwork::models::chat::{ChatEvent, FinishReason};
 use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
-use weftwork::tools::{Decision, Rule, ToolPattern};
 
 /// Number of conversations for which the models have answers.
 const CONVERSATIONS: usize = 64;
@@ -40,10 +39,9 @@ fn call(tool: &str, args: &Value) -> Step {
 
 fn greeter(name: &str, person: &str) -> Result<CompiledGraph, Box<dyn std::error::Error>> {
     let steps = [call("greet", &json!({"name": person})), Step::text(format!("{name} is done."))];
-    let decision = Decision::AskHuman { reason: "it is seen".to_owned() };
-    let rule = Rule::new(ToolPattern::One("greet".to_owned()), decision);
+    let policy = Policy::new().ask_human("greet", "it is seen")?;
     let agent = ReactAgent::new(name, model(&steps)).tools(ToolBox::new().with(greet));
-    Ok(agent.policy(Policy { rules: vec![rule] }).build()?)
+    Ok(agent.policy(policy).build()?)
 }
 
 /// Builds the team.

@@ -20,6 +20,9 @@ pub enum AgentError {
     /// A rule of a policy is invalid.
     #[error(transparent)]
     Rule(#[from] ToolBoxError),
+    /// Rules of a policy are invalid.
+    #[error(transparent)]
+    Policy(#[from] ToolBoxErrors),
     /// A member of a team cannot have its name.
     #[error("member `{member}` of team `{team}`: {problem}; give the member another name")]
     MemberName {
@@ -64,6 +67,7 @@ impl AgentError {
         match self {
             Self::Tools { source, .. } => source.code(),
             Self::Rule(error) => error.code(),
+            Self::Policy(errors) => errors.code(),
             Self::MemberName { .. } => ErrorCode("W0626"),
             Self::NoConversation { .. } => ErrorCode("W0627"),
             Self::UnknownMember { .. } => ErrorCode("W0628"),

@@ -335,8 +335,16 @@ impl TaskJournal {
 
     async fn make_again(&self, key: CallKey) -> Result<(), Fault> {
         self.check_running()?;
-        match self.change_call(key, |call| call.made = call.made.saturating_add(1))? {
-            Some(call) => self.store_call(call).await,
+        let again = |call: &mut CallRecord| {
+            call.made = call.made.saturating_add(1);
+            if call.effect == Effect::ReadOnly {
+                // The attempt before was made and left no result.
+                call.possibly_paid = call.possibly_paid.saturating_add(1);
+            }
+        };
+        match self.change_call(key, again)? {
+            // Also a read is stored, so that its attempts count in the next process.
+            Some(call) => self.book.record(call).await,
             None => Ok(()),
         }
     }

@@ -1,5 +1,6 @@
 //! Errors of tools, of tool and policy declarations, and of running calls.
 
+use std::time::Duration;
 use weftwork_types::ErrorCode;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::port::{BudgetError, JournalError};
@@ -58,6 +59,7 @@ pub struct ToolError {
     code: Option<ErrorCode>,
     safe_message: String,
     model_message: Option<String>,
+    retry_after: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +77,8 @@ impl ToolError {
         Self::new(FailureKind::Failed, &safe_message)
     }
 
-    /// A resource that the tool requires is unavailable.
+    /// A resource that the tool requires is unavailable. Another attempt may succeed, if the policy
+    /// [repeats](crate::Rule::retry) calls of the tool.
     #[must_use]
     pub fn unavailable(safe_message: impl std::fmt::Display) -> Self {
         Self::new(FailureKind::Unavailable, &safe_message)
@@ -100,7 +103,24 @@ impl ToolError {
 
     fn new(kind: FailureKind, message: &dyn std::fmt::Display) -> Self {
         let safe_message = cut(&message.to_string(), MESSAGE_CHARS_MAX);
-        Self { kind, code: None, safe_message, model_message: None }
+        Self { kind, code: None, safe_message, model_message: None, retry_after: None }
+    }
+
+    /// Returns `true` if another attempt of the call may succeed.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self.kind, FailureKind::Unavailable | FailureKind::OutcomeUnknown)
+    }
+
+    pub(crate) fn asked_delay(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// Sets the delay that the tool asks for before another attempt, such as that of a service which
+    /// limits its requests. It counts if the policy [repeats](crate::Rule::retry) the call.
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        self.retry_after = Some(delay);
+        self
     }
 
     /// Sets a message for the model alone, which reads it in place of the other one. It is in no
@@ -270,6 +290,14 @@ pub enum ToolBoxError {
         /// The problem, and the expected form.
         detail: String,
     },
+    /// An option of a policy rule stands before the first rule.
+    #[error(
+        "policy option `{option}` has no rule; put it after the `allow`, `ask_human` or `deny` that it belongs to"
+    )]
+    OptionWithoutRule {
+        /// The option.
+        option: &'static str,
+    },
     /// A policy rule names a tool that does not exist.
     #[error(
         "policy rule for `{tool}`: there is no such tool{}",
@@ -295,9 +323,10 @@ impl ToolBoxError {
             Self::MissingDependency { .. } => "W0424",
             Self::Example { .. } => "W0425",
             Self::Shown { .. } => "W0426",
-            Self::Rule { .. } | Self::RuleWithoutTool { .. } | Self::PolicyVersion { .. } => {
-                "W0427"
-            }
+            Self::Rule { .. }
+            | Self::OptionWithoutRule { .. }
+            | Self::RuleWithoutTool { .. }
+            | Self::PolicyVersion { .. } => "W0427",
         })
     }
 }

@@ -44,8 +44,8 @@ pub use fn_tool::FnTool;
 pub use name::{ASK_HUMAN, WIRE_NAME_CHARS_MAX, is_server_name, wire_name};
 pub use output::{IntoToolOutput, Replies, ToolOutput, question};
 pub use policy::{
-    After, Condition, Decision, Policy, PolicyCall, Requirements, Rule, SharedRules, ToolPattern,
-    Verdict,
+    After, Condition, Decision, Policy, PolicyBuilder, PolicyCall, Requirements, Rule, SharedRules,
+    ToolPattern, Verdict,
 };
 pub use runner::{
     ARTIFACT_TTL, AskingCall, Executed, HumanCall, LeftOpen, PendingCall, Prepared,
@@ -57,6 +57,7 @@ pub use tool::{DEFAULT_TIMEOUT, Reconcile, Tool};
 pub use toolbox::ToolBox;
 pub use weftwork_macros::tool;
 pub use weftwork_types::port::Deps;
+pub use weftwork_types::retry::RetryPolicy;
 pub use weftwork_types::tool::{Questions, Reply, ToolQuestion};
 
 /// Support code for the expansion of [`#[tool]`](macro@tool). Not a public API.

@@ -1,10 +1,13 @@
 //! The tool policy: data that decides which tools may run, and denies by default.
 
+mod builder;
 mod condition;
 mod file;
 mod requirement;
+mod retry;
 mod shared;
 
+pub use builder::PolicyBuilder;
 pub use condition::Condition;
 pub use requirement::{After, Requirements};
 pub use shared::SharedRules;
@@ -17,6 +20,7 @@ use shared::Scope;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use weftwork_types::Principal;
+use weftwork_types::retry::RetryPolicy;
 use weftwork_types::tool::{Effect, ToolSpec};
 
 /// Rules for tool calls. The first rule that matches decides.
@@ -24,7 +28,35 @@ use weftwork_types::tool::{Effect, ToolSpec};
 /// If no rule matches, the program's own read-only tools are allowed and everything else is denied.
 /// A rule names a tool that exists: one with another name is an error where tools and policy meet,
 /// in [`ToolRunner::new`](crate::ToolRunner::new), because a misspelt `deny` would let the tool run.
-/// Rules that several agents have are [`SharedRules`]. In a file:
+/// Rules that several agents have are [`SharedRules`].
+///
+/// A program writes the rules with a [`builder`](Self::builder):
+///
+/// ```
+/// use weftwork_tools::{Policy, ToolBox, ToolRunner, tool};
+///
+/// /// Refunds an order.
+/// #[tool(effect = external_side_effect, on_unknown = idempotent)]
+/// fn refund(order: String, euros: u32) -> String {
+///     format!("refunded {euros} for {order}")
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let policy = Policy::builder()
+///     .ask_human("refund", "it moves money")
+///     .when("args.euros > 50")
+///     .allow("refund")
+///     .build()?;
+/// ToolRunner::new(ToolBox::new().with(refund), policy)?;
+///
+/// let wrong = Policy::builder().allow("refund").when("arg.euros > 50").build();
+/// let problem = "`rules[0].when`: expected one of args, tool, server, effect, principal, found `arg`";
+/// assert!(wrong.unwrap_err().to_string().contains(problem));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// In a file:
 ///
 /// ```
 /// # let text = r#"
@@ -76,6 +108,9 @@ pub struct Rule {
     /// Time that a person has to decide; after it the call counts as rejected. In a file, whole
     /// seconds.
     pub expires_after: Option<Duration>,
+    /// Repetition of allowed calls that failed because the tool was not available. Only tools that
+    /// read or are idempotent can have it.
+    pub retry: Option<RetryPolicy>,
     tools_in: Scope,
 }
 
@@ -99,11 +134,13 @@ pub struct Verdict {
     pub requires: Requirements,
     /// Time that a person has to decide, if one is asked.
     pub expires_after: Option<Duration>,
+    /// Repetition of the call if it fails because the tool is not available.
+    pub retry: Option<RetryPolicy>,
 }
 
 impl From<Decision> for Verdict {
     fn from(decision: Decision) -> Self {
-        Self { decision, requires: Requirements::default(), expires_after: None }
+        Self { decision, requires: Requirements::default(), expires_after: None, retry: None }
     }
 }
 
@@ -191,6 +228,11 @@ impl Policy {
         Self::default()
     }
 
+    /// Creates a builder, in which rules have conditions and other options.
+    pub fn builder() -> PolicyBuilder {
+        PolicyBuilder::default()
+    }
+
     /// Appends a rule that allows these tools.
     ///
     /// # Errors
@@ -242,7 +284,9 @@ impl Policy {
     /// Checks the rules against the tools that they are for.
     pub(crate) fn problems(&self, tools: &ToolBox) -> Vec<ToolBoxError> {
         self.rules.iter().for_each(|rule| rule.tools_in.note(tools));
-        self.unknown_tools(&tools.names().collect())
+        let mut problems = self.unknown_tools(&tools.names().collect());
+        problems.extend(self.unsafe_retries(tools));
+        problems
     }
 
     fn unknown_tools(&self, known: &BTreeSet<&str>) -> Vec<ToolBoxError> {
@@ -266,7 +310,8 @@ impl Policy {
                     let decision = rule.decision.clone();
                     let requires = rule.requires.clone();
                     let expires_after = rule.expires_after;
-                    return Verdict { decision, requires, expires_after };
+                    let retry = rule.retry.clone();
+                    return Verdict { decision, requires, expires_after, retry };
                 }
                 Err(_) => {
                     let reason = format!(
@@ -312,15 +357,20 @@ impl Rule {
             decision,
             requires,
             expires_after: None,
+            retry: None,
             tools_in: Scope::Own,
         }
     }
 
     /// Returns `true` if the rule applies to the call, apart from its condition.
     fn names(&self, call: &PolicyCall<'_>) -> bool {
-        self.tool.fits(&call.spec.name)
-            && self.effect.is_none_or(|effect| effect == call.spec.effect)
+        self.may_name(call.spec)
             && self.subject.as_ref().is_none_or(|subject| *subject == call.principal.subject)
+    }
+
+    /// Returns `true` if the rule applies to some calls of the tool.
+    fn may_name(&self, spec: &ToolSpec) -> bool {
+        self.tool.fits(&spec.name) && self.effect.is_none_or(|effect| effect == spec.effect)
     }
 }
 

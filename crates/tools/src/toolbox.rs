@@ -84,6 +84,14 @@ impl ToolBox {
         })
     }
 
+    /// Descriptions of the tools that have code.
+    pub(crate) fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.tools.iter().filter_map(|kind| match kind {
+            Kind::Run(tool) => Some(tool.spec()),
+            Kind::AskHuman => None,
+        })
+    }
+
     /// Checks all tools, with the policy for them, and compiles their schemas.
     pub(crate) fn compile(&self, policy: &Policy) -> Result<Catalogue, ToolBoxErrors> {
         let mut problems = policy.problems(self);

@@ -1,12 +1,14 @@
 //! The form of policies in files.
 
 use super::requirement::{After, AfterFile};
+use super::retry::RetryFile;
 use super::shared::Scope;
 use super::{Condition, Decision, Policy, Requirements, Rule, ToolPattern};
 use crate::ToolBoxError;
 use crate::error::cut;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use weftwork_types::retry::RetryPolicy;
 use weftwork_types::tool::Effect;
 
 /// The newest version of the format.
@@ -21,32 +23,34 @@ pub(super) struct PolicyFile {
     rules: Vec<RuleFile>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleFile {
-    tool: String,
+    pub(super) tool: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    effect: Option<Effect>,
+    pub(super) effect: Option<Effect>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    subject: Option<String>,
+    pub(super) subject: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    when: Option<String>,
-    decision: Word,
+    pub(super) when: Option<String>,
+    pub(super) decision: Word,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    after: Vec<AfterFile>,
+    pub(super) after: Vec<AfterFile>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    calls_per_run: Option<u32>,
+    pub(super) calls_per_run: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    at_once: Option<u32>,
+    pub(super) at_once: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    expires_after_s: Option<u32>,
+    pub(super) expires_after_s: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) retry: Option<RetryFile>,
 }
 
-#[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Word {
+pub(super) enum Word {
     Allow,
     AskHuman,
     Deny,
@@ -81,8 +85,25 @@ impl TryFrom<RuleFile> for Rule {
 }
 
 impl RuleFile {
-    /// Checks a rule; `at` is its place in the file.
-    fn into_rule(self, at: &str) -> Result<Rule, ToolBoxError> {
+    /// Creates a rule without options.
+    pub(super) fn new(tool: &str, decision: Word, reason: Option<String>) -> Self {
+        Self {
+            tool: tool.to_owned(),
+            effect: None,
+            subject: None,
+            when: None,
+            decision,
+            reason,
+            after: Vec::new(),
+            calls_per_run: None,
+            at_once: None,
+            expires_after_s: None,
+            retry: None,
+        }
+    }
+
+    /// Checks a rule; `at` is its place in the policy.
+    pub(super) fn into_rule(self, at: &str) -> Result<Rule, ToolBoxError> {
         let tool = cut(&self.tool, 80);
         let bad = |member: &str, detail: String| ToolBoxError::Rule {
             tool: tool.clone(),
@@ -111,10 +132,19 @@ impl RuleFile {
         if self.expires_after_s == Some(0) {
             return Err(bad("expires_after_s", "expected 1 or more, found 0".to_owned()));
         }
+        if self.retry.is_some() && self.decision == Word::Deny {
+            let detail = "expected only with `allow` or `ask_human`, found `deny`";
+            return Err(bad("retry", detail.to_owned()));
+        }
+        let retry = self.retry.map(RetryPolicy::try_from).transpose();
         Ok(Rule {
             expires_after: self.expires_after_s.map(|s| Duration::from_secs(s.into())),
+            retry: retry.map_err(|(member, detail)| bad(&format!("retry.{member}"), detail))?,
             when: when.map_err(|detail| bad("when", detail))?,
-            tool: ToolPattern::new(&self.tool)?,
+            tool: ToolPattern::new(&self.tool).map_err(|error| match error {
+                ToolBoxError::Rule { detail, .. } => bad("tool", detail),
+                other => other,
+            })?,
             effect: self.effect,
             subject: self.subject,
             decision,
@@ -157,6 +187,7 @@ impl From<Rule> for RuleFile {
             expires_after_s: rule
                 .expires_after
                 .map(|after| u32::try_from(after.as_secs()).unwrap_or(u32::MAX)),
+            retry: rule.retry.as_ref().map(RetryFile::from),
         }
     }
 }

@@ -69,18 +69,18 @@ pub struct After {
 }
 
 /// The form of an earlier call in files: a name, or a name with arguments.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum AfterFile {
     Tool(String),
     Same(SameFile),
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SameFile {
-    tool: String,
-    same: Vec<String>,
+    pub(super) tool: String,
+    pub(super) same: Vec<String>,
 }
 
 impl TryFrom<AfterFile> for After {

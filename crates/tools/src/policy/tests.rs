@@ -211,6 +211,110 @@ fn rules_are_for_subjects_and_have_requirements() {
 }
 
 #[test]
+fn a_built_policy_is_the_one_of_its_file() {
+    let retry = RetryPolicy {
+        attempts_max: 3,
+        backoff_first: Duration::from_millis(200),
+        ..RetryPolicy::default()
+    };
+    let built = Policy::builder()
+        .ask_human("refund", "it moves money")
+        .when("args.euros > 50")
+        .after("find_order")
+        .after_same("find_order", ["order"])
+        .expires_after(Duration::from_millis(59_001))
+        .allow("refund")
+        .subject("ada")
+        .calls_per_run(2)
+        .at_once(1)
+        .allow("shop/*")
+        .effect(Effect::ReadOnly)
+        .retry(retry)
+        .deny("*", "closed")
+        .build()
+        .expect("a policy");
+    let file = json!({"rules": [
+        {"tool": "refund", "when": "args.euros > 50", "decision": "ask_human",
+            "reason": "it moves money", "expires_after_s": 60,
+            "after": ["find_order", {"tool": "find_order", "same": ["order"]}]},
+        {"tool": "refund", "subject": "ada", "decision": "allow", "calls_per_run": 2, "at_once": 1},
+        {"tool": "shop/*", "effect": "read_only", "decision": "allow",
+            "retry": {"attempts": 3, "backoff_ms": 200}},
+        {"tool": "*", "decision": "deny", "reason": "closed"},
+    ]});
+    assert_eq!(json!(built), file);
+    assert_eq!(serde_json::from_value::<Policy>(file).expect("a policy"), built);
+    assert_eq!(Policy::builder().build(), Ok(Policy::new()));
+}
+
+#[test]
+fn all_problems_of_a_built_policy_are_reported_with_their_places() {
+    let problems = Policy::builder()
+        .when("true")
+        .allow("look")
+        .allow("pay")
+        .when("arg.euros > 50")
+        .allow("pa*")
+        .deny("pay", "never")
+        .calls_per_run(1)
+        .allow("pay")
+        .expires_after(Duration::from_secs(1))
+        .allow("pay")
+        .after("a/*")
+        .ask_human("pay", "it is much")
+        .expires_after(Duration::ZERO)
+        .build()
+        .expect_err("refused");
+    let found: Vec<String> = problems.problems().iter().map(ToString::to_string).collect();
+    let expected = [
+        "policy option `when` has no rule",
+        "`rules[1].when`: expected one of args, tool, server, effect, principal, found `arg`",
+        "`rules[2].tool`: expected a tool's name",
+        "`rules[3].decision`: expected `after`",
+        "`rules[4].expires_after_s`: expected only with `ask_human`",
+        "`rules[5].after`: expected the name of one tool, found `a/*`",
+        "`rules[6].expires_after_s`: expected 1 or more, found 0",
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, says) in found.iter().zip(expected) {
+        assert!(found.contains(says), "{found}");
+    }
+    assert!(problems.problems().iter().all(|problem| problem.code().0 == "W0427"));
+}
+
+#[test]
+fn retries_of_a_file_are_a_retry_policy() {
+    let read = |retry: Value| {
+        let rule = json!({"tool": "look", "decision": "allow", "retry": retry});
+        serde_json::from_value::<Policy>(json!({"rules": [rule]})).map_err(|e| e.to_string())
+    };
+    let all = json!({"attempts": 4, "backoff_ms": 5, "backoff_max_ms": 6, "retry_after_max_ms": 7});
+    let policy = read(all.clone()).expect("a policy");
+    let ms = Duration::from_millis;
+    let expected = RetryPolicy {
+        attempts_max: 4,
+        backoff_first: ms(5),
+        backoff_max: ms(6),
+        retry_after_max: ms(7),
+    };
+    assert_eq!(policy.rules[0].retry.as_ref(), Some(&expected));
+    assert_eq!(json!(policy)["rules"][0]["retry"], all);
+    let short = read(json!({"attempts": 3})).expect("a policy");
+    assert_eq!(short.rules[0].retry, Some(RetryPolicy::default()));
+    for (retry, says) in [
+        (json!({"attempts": 0}), "`rules[0].retry.attempts`: expected 1 or more, found 0"),
+        (json!({"backoff_ms": 1}), "missing field `attempts`"),
+        (json!({"attempts": 3, "backoff": 1}), "unknown field `backoff`"),
+    ] {
+        let error = read(retry.clone()).expect_err("refused");
+        assert!(error.contains(says), "{retry}: {error}");
+    }
+    let denied = json!({"tool": "a", "decision": "deny", "reason": "r", "retry": {"attempts": 2}});
+    let error = serde_json::from_value::<Policy>(json!({"rules": [denied]})).expect_err("refused");
+    assert!(error.to_string().contains("`rules[0].retry`: expected only with `allow`"), "{error}");
+}
+
+#[test]
 fn the_deepest_conditions_are_evaluated() {
     let nested = format!("{}args{} == 1", "(".repeat(12), ")".repeat(12));
     let lists = format!("{}1{} == []", "[".repeat(12), "]".repeat(12));

@@ -4,10 +4,11 @@ use super::ToolRunner;
 use super::admit::CallSlot;
 use super::announce::{Announced, Charge};
 use super::ask::{AskingCall, Rounds};
-use super::attempt::{Cut, attempt, time_left};
+use super::attempt::{Cut, time_left};
 use super::large::is_cut;
 use super::prepare::{Head, Plan, ReadyCall};
 use super::spans::{record_call_end, record_replay};
+use super::retry::Made;
 use super::unknown::{Begun, Looked, UnknownCall};
 use crate::content;
 use crate::error::{RunToolError, code, cut};
@@ -62,8 +63,17 @@ pub(super) struct RunCall {
     pub(super) rounds: Rounds,
 }
 
+/// The budget of a round.
+struct Reserved {
+    reservation: Option<Reservation>,
+    /// Number of attempts on record of a call that only reads.
+    made: u32,
+}
+
 impl ToolRunner {
-    /// Brings a call to its outcome, making it at most once.
+    /// Brings a call to its outcome, making it at most once. A call that only reads or is idempotent
+    /// is made again as its rule of the policy [says](crate::Rule::retry): each attempt has the same
+    /// idempotency key, and all of them are one call for events, budgets and the journal.
     ///
     /// If the journal has an outcome for the call, that is returned, and `call_reused` is emitted.
     /// If the process died inside the call, the tool's declaration decides. Values, invalid results
@@ -113,9 +123,11 @@ impl ToolRunner {
 
     /// Begins a round of a call: the only one, unless the tool asks.
     pub(super) async fn begin(&self, call: RunCall) -> Result<Executed, RunToolError> {
-        let reservation = call.reserve_unless_recorded().await?;
+        let Reserved { reservation, made } = call.reserve_unless_recorded().await?;
         match call.head.context.journal.open(call.intent()).await? {
-            Opened::New { key } => self.make(call, Begun { key, made: 1 }, reservation).await,
+            Opened::New { key } => {
+                self.make(call, Begun { key, made: made.saturating_add(1) }, reservation).await
+            }
             Opened::Settled { key, result } => call.reuse(key, result),
             Opened::Unknown { key, made } => self.unknown(call, Begun { key, made }).await,
         }
@@ -128,17 +140,13 @@ impl ToolRunner {
         begun: Begun,
         reservation: Option<Reservation>,
     ) -> Result<Executed, RunToolError> {
-        let key = begun.key;
         let announced = call.announce(Charge::Charged);
-        let limit = time_left(call.tool.as_ref(), &call.head.context);
-        let context = self.tool_context(&call, key, limit);
-        let args = call.head.args.clone();
-        let tool = Arc::clone(&call.tool);
-        call.open_dispatched(key);
-        let ended = attempt(&call.head, limit, move || tool.call(args, context)).await;
+        let made = self.make_attempts(&call, begun).await;
         if let Some(reservation) = reservation {
             reservation.settle(Usage::tool_call()).await;
         }
+        let Made { begun, ended } = made?;
+        let key = begun.key;
         match ended {
             Ok(result) => {
                 let outcome = match result {
@@ -166,6 +174,7 @@ impl ToolRunner {
                                 .cut_short(call, begun, announced, Cut::Lost(failure))
                                 .await;
                         }
+                        call.note_attempts(&mut failure, begun.made);
                         ToolOutcome::Failed(failure)
                     }
                 };
@@ -188,7 +197,8 @@ impl ToolRunner {
         let key = begun.key;
         let spec = &call.entry.spec;
         let effect = spec.effect != Effect::ReadOnly;
-        let failure = how.failure(&spec.name, effect || call.rounds.have_acted());
+        let mut failure = how.failure(&spec.name, effect || call.rounds.have_acted());
+        call.note_attempts(&mut failure, begun.made);
         let looked = match spec.on_unknown {
             _ if !effect => Looked::NotFound,
             UnknownOutcome::Idempotent => Looked::NotFound,
@@ -339,14 +349,17 @@ impl RunCall {
 
     /// Reserves the budget of a round that is not on record. The budget comes before the intent: a
     /// call that it refuses is not made, and is not recorded as begun.
-    async fn reserve_unless_recorded(&self) -> Result<Option<Reservation>, RunToolError> {
+    async fn reserve_unless_recorded(&self) -> Result<Reserved, RunToolError> {
         let reads = self.entry.spec.effect == Effect::ReadOnly;
-        match self.head.context.journal.look(self.intent()).await? {
-            Opened::New { .. } => Ok(self.reserve().await?),
-            // It is made again.
-            Opened::Unknown { .. } if reads => Ok(self.reserve().await?),
-            Opened::Unknown { .. } | Opened::Settled { .. } => Ok(None),
-        }
+        let made = match self.head.context.journal.look(self.intent()).await? {
+            Opened::New { .. } => 0,
+            // It is made again, and the journal opens it as a new one.
+            Opened::Unknown { made, .. } if reads => made,
+            Opened::Unknown { .. } | Opened::Settled { .. } => {
+                return Ok(Reserved { reservation: None, made: 0 });
+            }
+        };
+        Ok(Reserved { reservation: self.reserve().await?, made })
     }
 
     /// Emits the start event of the call, unless an earlier round has.
@@ -393,7 +406,7 @@ impl RunCall {
 
     /// Accepts events for the session of the run, if it has one. An earlier round or attempt may
     /// have left some, which are dropped.
-    fn open_dispatched(&self, round: CallKey) {
+    pub(super) fn open_dispatched(&self, round: CallKey) {
         if let Some(dispatched) = self.head.context.dependencies.get::<Dispatched>() {
             dispatched.open(self.idempotency_key(round));
         }

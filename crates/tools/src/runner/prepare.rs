@@ -14,6 +14,7 @@ use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, BindingThread,
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;
 use weftwork_types::port::CallContext;
+use weftwork_types::retry::RetryPolicy;
 use weftwork_types::secret;
 use weftwork_types::tool::{ToolErrorKind, ToolFailure, ToolOutcome};
 use weftwork_types::{Timestamp, ToolCallId};
@@ -57,6 +58,8 @@ pub(super) struct Head {
     pub(super) shown: Option<Value>,
     /// Requirements of the policy on earlier calls, checked before the call is made.
     pub(super) requires: Requirements,
+    /// Repetition by the policy of a call that failed because its tool was not available.
+    pub(super) retry: Option<RetryPolicy>,
 }
 
 #[derive(Debug)]
@@ -97,6 +100,7 @@ impl ToolRunner {
             PolicyCall { spec: &entry.spec, args: &head.args, principal: &context.principal };
         let verdict = self.policy.decide(asked);
         head.requires = verdict.requires;
+        head.retry = verdict.retry;
         match (verdict.decision, &entry.kind) {
             (Decision::Deny { reason }, _) => head.refused(ToolFailure::new(
                 ToolErrorKind::PolicyDenied,
@@ -140,6 +144,7 @@ impl ToolRunner {
             shown,
             context: context.clone(),
             requires: Requirements::default(),
+            retry: None,
         }
     }
 
@@ -391,6 +396,7 @@ fn edited(mut head: Head, entry: Arc<Entry>, args: &Value, policy: &Policy) -> R
         Decision::Allow | Decision::AskHuman { .. } => Plan::Run(entry),
     };
     head.requires = verdict.requires;
+    head.retry = verdict.retry;
     ReadyCall { head, plan }
 }
 

@@ -119,13 +119,12 @@ impl ToolRunner {
         answer: UnknownAnswer,
     ) -> Result<Executed, RunToolError> {
         let UnknownCall { call, begun, reason } = unknown;
-        let Begun { key, made } = begun;
+        let key = begun.key;
         let outcome = match answer {
             UnknownAnswer::CallAgain => {
                 let reservation = call.reserve().await?;
-                call.head.context.journal.begin_again(key).await?;
-                let made = made.saturating_add(1);
-                return self.make(*call, Begun { key, made }, reservation).await;
+                let begun = call.begin_again(begun).await?;
+                return self.make(*call, begun, reservation).await;
             }
             UnknownAnswer::Happened { value } => self.check_result(&call, key, value),
             UnknownAnswer::GiveUp => ToolOutcome::Failed(ToolFailure::new(
@@ -160,6 +159,11 @@ impl ToolRunner {
             }
             Looked::NotFound => {
                 let reservation = call.reserve().await?;
+                // With a limited number of attempts, those of all processes count.
+                let begun = match call.retry() {
+                    Some(_) => call.begin_again(begun).await?,
+                    None => begun,
+                };
                 self.make(call, begun, reservation).await
             }
             Looked::CannotTell => {

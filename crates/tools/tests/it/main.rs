@@ -11,6 +11,7 @@ mod generated;
 mod journal;
 mod macros;
 mod requirements;
+mod retries;
 mod rig;
 mod toolbox;
 mod ui;

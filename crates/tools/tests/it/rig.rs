@@ -173,6 +173,7 @@ pub(crate) struct MemoryJournal {
     begun_again: Mutex<Vec<CallKey>>,
     pub(crate) refuse_open: Mutex<bool>,
     pub(crate) refuse_settle: Mutex<bool>,
+    pub(crate) refuse_again: Mutex<bool>,
 }
 
 impl MemoryJournal {
@@ -185,6 +186,12 @@ impl MemoryJournal {
     pub(crate) fn counts(&self) -> (usize, usize) {
         let calls = self.calls.lock().expect("not poisoned");
         (calls.len(), calls.values().flatten().count())
+    }
+
+    /// The number of times that an open call was begun.
+    fn made(&self, key: CallKey) -> u32 {
+        let begun_again = self.begun_again.lock().expect("not poisoned");
+        1 + begun_again.iter().filter(|known| **known == key).count() as u32
     }
 
     pub(crate) fn overwrite_all(&self, value: &Value) {
@@ -214,11 +221,7 @@ impl Journal for MemoryJournal {
                     calls.insert(key, None);
                     Opened::New { key }
                 }
-                Some(None) => {
-                    let begun_again = self.begun_again.lock().expect("not poisoned");
-                    let again = begun_again.iter().filter(|known| **known == key).count();
-                    Opened::Unknown { key, made: 1 + again as u32 }
-                }
+                Some(None) => Opened::Unknown { key, made: self.made(key) },
                 Some(Some(result)) => Opened::Settled { key, result: result.clone() },
             })
         })
@@ -229,14 +232,17 @@ impl Journal for MemoryJournal {
         let found = self.calls.lock().expect("not poisoned").get(&key).cloned();
         Box::pin(std::future::ready(Ok(match found {
             None => Opened::New { key },
-            Some(None) => Opened::Unknown { key, made: 1 },
+            Some(None) => Opened::Unknown { key, made: self.made(key) },
             Some(Some(result)) => Opened::Settled { key, result },
         })))
     }
 
     fn begin_again(&self, key: CallKey) -> BoxFuture<'_, Result<(), JournalError>> {
-        self.begun_again.lock().expect("not poisoned").push(key);
-        Box::pin(async { Ok(()) })
+        Box::pin(async move {
+            Self::refusal(&self.refuse_again, "tool")?;
+            self.begun_again.lock().expect("not poisoned").push(key);
+            Ok(())
+        })
     }
 
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {

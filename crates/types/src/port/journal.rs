@@ -31,9 +31,10 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
     /// Returns [`JournalError`] if the record cannot be read.
     fn look(&self, intent: Intent) -> BoxFuture<'_, Result<Opened, JournalError>>;
 
-    /// Announces that a call with an unknown outcome is repeated, as decided by a person. The
-    /// record is durable when the future completes: after another crash the call has no result, and
-    /// the person is asked again.
+    /// Announces that a call without a result is repeated: a person decided about an unknown
+    /// outcome, or the policy repeats a call that failed. The record, also of a read-only call, is
+    /// durable when the future completes: after another crash the call has no result, and a person
+    /// is asked again or the remaining attempts are made.
     ///
     /// # Errors
     /// Returns [`JournalError`] if the store refused the record; the call must not be made.
