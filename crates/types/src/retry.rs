@@ -49,7 +49,7 @@ impl RetryPolicy {
         let full = self.backoff_first.saturating_mul(doubled).min(self.backoff_max);
         // Between half the delay and the full delay.
         let parts = u32::try_from(chance % 1024).unwrap_or(0);
-        Some(full / 2 + full / 2 * parts / 1024)
+        Some(full / 2 + (full / 2).saturating_mul(parts) / 1024)
     }
 }
 
