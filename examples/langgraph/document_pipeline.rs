@@ -1,6 +1,8 @@
 //! Splits a document, summarises its sections side by side, and writes the result:
 //! `cargo run --example document_pipeline FILE SUMMARY`.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
 use serde::{Deserialize, Serialize};
 use weftwork::graph::Retry;
 use weftwork::models::{ChatRequest, ScriptedModel, scripted::Step};

@@ -1,6 +1,8 @@
 //! A writer and a critic: the draft is revised until it is accepted, at most three times:
 //! `cargo run --example loop_with_condition TOPIC`.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

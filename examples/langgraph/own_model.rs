@@ -1,6 +1,8 @@
 //! A chat model of one's own in an agent: text by the word, tool calls, usage:
 //! `cargo run --example own_model TEXT`.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 use std::sync::Arc;

@@ -3,6 +3,8 @@
 //!
 //! Each command is a process of its own; `say` may be killed while it waits.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
 use serde_json::json;
 use std::error::Error;
 use weftwork::agents::{Supervisor, TeamState};
@@ -49,14 +51,14 @@ fn build_team() -> Result<CompiledGraph, Box<dyn Error>> {
     let orders = ReactAgent::new("orders", ScriptedModel::from_fn(orders))
         .instructions("You look up where an order is.")
         .tools(ToolBox::new().with(look_up_order));
-    let policy = Policy::new()
+    let policy = Policy::builder()
         .ask_human("refund_order", "it moves money")
         .when("args.euros > 50")
         .allow("refund_order");
     let refunds = ReactAgent::new("refunds", ScriptedModel::from_fn(refunds))
         .instructions("You refund orders.")
         .tools(ToolBox::new().with(refund_order))
-        .policy(policy);
+        .policy(policy.build()?);
     let team = Supervisor::new("team", ScriptedModel::from_fn(lead))
         .instructions("Hand each request to the member whose work it is.")
         .member(orders.build()?, "looks up where an order is")

@@ -1,6 +1,8 @@
 //! Tests of an agent with a scripted model: approvals, retries, time limits:
 //! `cargo test -p weftwork --test langgraph`.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use serde_json::json;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,6 +10,7 @@ use std::time::Duration;
 use weftwork::graph::{NodeError, Retry, Timeout};
 use weftwork::models::{ModelError, ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
+use weftwork::tools::RetryPolicy;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::port::Limits;
 use weftwork::types::run::AnswerTo;
@@ -33,7 +36,7 @@ impl Shop {
         let model = ScriptedModel::from_steps([call, Step::text("It is done.")]);
         let agent = ReactAgent::new("shop", model)
             .tools(ToolBox::new().with(refund).provide_shared(Arc::clone(&paid)))
-            .policy(Policy::new().ask_human("refund", "it moves money"));
+            .policy(Policy::new().ask_human("refund", "it moves money").unwrap());
         let thread = hosted(agent).await;
         thread.say("Refund A1.").await.unwrap();
         Self { thread, paid }
@@ -115,7 +118,7 @@ async fn a_failed_tool_is_called_again() {
     let call = Step::call("look_up", json!({"order": "A1"}));
     let agent = ReactAgent::new("agent", ScriptedModel::from_steps([call, Step::text("Paid.")]))
         .tools(ToolBox::new().with(look_up).provide(AtomicU32::new(0)))
-        .policy(Policy::new().allow("look_up").retry(Retry::new(3)));
+        .policy(Policy::builder().allow("look_up").retry(RetryPolicy::default()).build().unwrap());
     let ended = hosted(agent).await.say("Paid?").await.unwrap();
     let messages = ended.messages().unwrap();
     assert_eq!(messages.tool_result("look_up").unwrap().text(), "A1 is paid");

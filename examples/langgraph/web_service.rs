@@ -9,6 +9,8 @@
 //! It prints its port. A client that reconnects gets each event once, also after the process was
 //! killed and started again: its runs go on.
 
+#![expect(clippy::print_stdout, reason = "an example talks to its reader")]
+
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, Sse};
@@ -155,7 +157,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let database = std::env::args().nth(1).ok_or("usage: DB")?;
     let agent = ReactAgent::new("agent", ScriptedModel::from_fn(model))
         .tools(ToolBox::new().with(refund_order))
-        .policy(Policy::new().ask_human("refund_order", "it moves money"));
+        .policy(Policy::new().ask_human("refund_order", "it moves money")?);
     let runtime = Runtime::sqlite(database)?.graph("agent", agent.build()?);
     let runtime = runtime.recovery(Recovery::Automatic).open().await?;
     let app = Router::new()

@@ -3,9 +3,9 @@
 use crate::{Replies, ToolError};
 use serde_json::Value;
 use std::any::{TypeId, type_name};
+use std::sync::Arc;
 use weftwork_types::event::AiEvent;
 use weftwork_types::item::ItemStore;
-use std::sync::Arc;
 use weftwork_types::port::{CallContext, Clock, Dependencies, Deps};
 use weftwork_types::{Principal, RunId, ThreadId, Timestamp, ToolCallId};
 

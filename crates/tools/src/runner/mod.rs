@@ -8,8 +8,8 @@ mod execute;
 mod large;
 mod left_open;
 mod prepare;
-mod spans;
 mod retry;
+mod spans;
 mod unknown;
 
 pub use ask::{AskingCall, QUESTION_BYTES_MAX, QUESTIONS_MAX, ROUNDS_MAX, STATE_BYTES_MAX};

@@ -67,7 +67,7 @@ struct Job {
 async fn work(job: State<Job>, tools: Tools) -> NodeResult<JobUpdate> {
     let tool = job.tool().cloned().unwrap_or_default();
     let said = match tools.call(&tool, json!({})).await {
-        Err(CallError::Failed(failure)) => failure.safe_message,
+        Err(ToolCallError::Failed(failure)) => failure.safe_message,
         other => other?.value.to_string(),
     };
     Ok(JobUpdate::new().said(said))

@@ -34,7 +34,7 @@ struct Talk {
 
 async fn listen(ctx: Ctx, tools: Tools) -> NodeResult<TalkUpdate> {
     let noted = match tools.call("note_wish", json!({"wish": "a lamp"})).await {
-        Err(CallError::Failed(failure)) => json!(failure.safe_message),
+        Err(ToolCallError::Failed(failure)) => json!(failure.safe_message),
         other => other?.value,
     };
     Ok(TalkUpdate::new().has_items(ctx.items().is_some()).noted(noted))
