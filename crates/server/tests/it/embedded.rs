@@ -101,6 +101,9 @@ async fn program(authenticated: bool) -> Served {
     Served { address, stop: Some(stop), ended }
 }
 
+/// Headers of a request that is refused, with the status and the text of the refusal.
+type Refused<'a> = (&'a [(&'a str, &'a str)], u16, &'a str);
+
 fn of(customer: &str) -> [(&str, &str); 1] {
     [("x-customer", customer)]
 }
@@ -151,7 +154,7 @@ async fn every_door_refuses_whom_the_function_refuses_and_tells_no_inner_error()
         "GET /unknown",
     ];
     let tokens = token("one");
-    let refused: [(&[(&str, &str)], u16, &str); 6] = [
+    let refused: [Refused<'_>; 6] = [
         (&[], 401, "expected `x-customer`"),
         (&[("x-api-key", &tokens)], 401, "expected `x-customer`"),
         (&of("closed"), 403, "the account is closed"),
@@ -202,9 +205,8 @@ async fn streams_have_the_principal_of_their_request_and_end_with_the_program() 
     ended.expect("open streams do not hold the program").expect("no panic").expect("ends");
     events.read_to_end(&mut Vec::new()).await.expect("ends");
     let closed = loop {
-        match socket.next().await.expect("a message").expect("sound") {
-            Message::Close(frame) => break frame.expect("a reason"),
-            _ => {}
+        if let Message::Close(frame) = socket.next().await.expect("a message").expect("sound") {
+            break frame.expect("a reason");
         }
     };
     assert_eq!(u16::from(closed.code), 1012, "the server stops");
