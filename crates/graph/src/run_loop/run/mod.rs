@@ -246,11 +246,15 @@ impl Run {
     /// # Cancel safety
     /// As [`outcome`](Self::outcome).
     pub async fn finish(self) -> Result<Finished, RuntimeError> {
-        if self.span == RunSpan::Current {
+        let span = match self.span {
+            RunSpan::Own => run_span(self.graph.name(), &self.options.thread),
+            RunSpan::Current => Span::none(),
+        };
+        if span.is_disabled() {
             return self.run_to_end().await;
         }
-        let span = run_span(self.graph.name(), &self.options.thread);
-        let ended = self.run_to_end().instrument(span.clone()).await;
+        // Boxed, so that a run without a subscriber does not carry the future twice.
+        let ended = Box::pin(self.run_to_end()).instrument(span.clone()).await;
         record_run_end(&span, ended.as_ref().map(|finished| &finished.outcome));
         ended
     }
@@ -379,9 +383,6 @@ impl Finished {
 
 /// Records the end of a run in its span.
 fn record_run_end(span: &Span, ended: Result<&RunOutcome, &RuntimeError>) {
-    if span.is_disabled() {
-        return;
-    }
     match ended {
         Ok(outcome) => {
             span.record(telemetry::OUTCOME, outcome.status().name());

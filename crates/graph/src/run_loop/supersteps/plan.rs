@@ -16,7 +16,7 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 use weftwork_engine::TaskOutput;
 use weftwork_engine::pregel::{Path, Task};
 use weftwork_types::BoxFuture;
@@ -58,16 +58,24 @@ impl RunLoop {
             let loop_context = &self.loop_context;
             let graph = loop_context.graph.name();
             let span = superstep_span(self.position.step(), graph, &loop_context.address.ns);
-            let executed = self.execute_superstep().instrument(span.clone()).await;
-            if let Err(error) = &executed
-                && !span.is_disabled()
-            {
-                record_error(&span, &error.fault().code);
-            }
+            let executed = match span.is_disabled() {
+                true => self.execute_superstep().await,
+                false => self.execute_within(&span).await,
+            };
             if let Some(ended) = executed? {
                 return Ok(ended);
             }
         }
+    }
+
+    /// Executes the superstep within its span. Boxed, so that a loop without a subscriber does not
+    /// carry the future twice.
+    async fn execute_within(&mut self, span: &Span) -> LoopResult<Option<LoopOutcome>> {
+        let executed = Box::pin(self.execute_superstep()).instrument(span.clone()).await;
+        if let Err(error) = &executed {
+            record_error(span, &error.fault().code);
+        }
+        executed
     }
 
     /// Runs the planned tasks, and closes the superstep unless one of them stopped it.
