@@ -327,7 +327,7 @@ def guide_part() -> str:
         parts.append(f"| [{label}](#{name.replace('_', '-')}) | {python} | {rust} | {rust / python:.2f} |")
     for name, _, _ in rows():
         parts += ["", f"### {name.replace('_', ' ').capitalize()}"]
-        for language, suffix, by in (("python", "py", "LangGraph"), ("rust,ignore", "rs", "Weftwork")):
+        for language, suffix, by in (("python", "py", "LangGraph"), ("rs", "rs", "Weftwork")):
             text = (HERE / f"{name}.{suffix}").read_text().strip()
             title = f"<summary>{by}: <code>examples/langgraph/{name}.{suffix}</code></summary>"
             parts += ["", f"<details>{title}", "", f"```{language}", text, "```", "", "</details>"]

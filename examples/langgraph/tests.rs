@@ -167,10 +167,10 @@ async fn stuck(_: Ctx) {
     std::future::pending().await
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_node_that_hangs_is_cut_off() {
-    let limit = Timeout::run(Duration::from_secs(10));
+    let limit = Timeout::run(Duration::from_millis(10));
     let graph = Graph::<Log>::new("log").node("stuck", stuck).timeout("stuck", limit);
-    let ended = graph.edge(START, "stuck").build().unwrap().invoke(json!({})).await.unwrap();
-    assert!(ended.output().unwrap_err().to_string().contains("stuck"));
+    let ended = graph.edge(START, "stuck").build().unwrap().invoke(json!({})).await;
+    assert!(ended.unwrap_err().to_string().contains("stuck"));
 }

@@ -212,7 +212,7 @@ pub(crate) fn no_source<T: Send + Sync + 'static>(info: &BuildInfo<'_>) -> bool 
     Deps::<T>::check(info).is_some() && Deps::<crate::PromptRun>::check(info).is_some()
 }
 
-/// What a [`Model`] is asked: a text of the user, a message, or several of them.
+/// Input of a [`Model`]: a text of the user, a message, or several of them.
 pub trait IntoConversation {
     /// The messages, oldest first. New ones get ids of the task.
     fn into_conversation(self, ctx: &Ctx) -> Vec<Message>;

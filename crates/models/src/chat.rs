@@ -82,7 +82,7 @@ impl ModelInfo {
     }
 }
 
-/// What agents, teams and evaluators take as their model: a model, or a shared one.
+/// A model or a shared one, as agents, teams and evaluators take it.
 pub trait IntoModel {
     /// Shares the model.
     fn into_model(self) -> Arc<dyn ChatModel>;
