@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use weftwork_models::FinishReason;
-use weftwork_tools::args_schema;
+use weftwork_schema::{Checker, Quotes};
+use weftwork_tools::{args_schema, input_schema};
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 use weftwork_types::json::{self, JsonError};
@@ -37,6 +39,9 @@ pub(crate) struct OutputSpec {
     container: Option<Container>,
     /// Decodes a value, to find out if it fits.
     check: fn(&Value) -> Result<(), String>,
+    /// Limits that the schema has and the type does not, such as a range of numbers; or the problem of
+    /// a schema that is none. Undeclared members are read over, as by the type.
+    limits: Result<Arc<Checker>, String>,
 }
 
 /// The answer of a model is no value of the declared output type.
@@ -111,13 +116,18 @@ impl OutputSpec {
             _ => schema,
         };
         let check = |value: &Value| T::deserialize(value).map(drop).map_err(|e| e.to_string());
-        Self { schema, container, check }
+        let limits = Checker::compile(&input_schema::<T>()).map(Arc::new);
+        Self { schema, container, check, limits }
     }
 
     /// Returns the reason for which the type cannot be an output.
     pub(crate) fn problem(&self) -> Option<String> {
         let text = "its output type is neither an object, a list nor an enum with data; wrap the value in a struct";
-        self.container.is_none().then(|| text.to_owned())
+        if self.container.is_none() {
+            return Some(text.to_owned());
+        }
+        let problem = self.limits.as_ref().err()?;
+        Some(format!("the schema of its output type is not valid: {problem}"))
     }
 
     /// Schema that the model receives.
@@ -143,6 +153,9 @@ impl OutputSpec {
         })?;
         let value = self.take_contained(value)?;
         (self.check)(&value).map_err(malformed_output)?;
+        if let Ok(limits) = &self.limits {
+            limits.check(&value, Quotes::Values).map_err(malformed_output)?;
+        }
         Ok(value)
     }
 
@@ -263,5 +276,33 @@ mod tests {
         assert_eq!(union.schema()["required"], json!(["value"]));
         assert!(OutputSpec::of::<u32>().problem().is_some());
         assert!(object.problem().is_none() && list.problem().is_none());
+    }
+
+    #[derive(Debug, serde::Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "the value is not read")]
+    struct Rating {
+        #[schemars(range(min = 1, max = 5))]
+        stars: u32,
+        #[schemars(length(min = 3), regex(pattern = "^[a-z]+$"))]
+        word: String,
+        #[serde(default)]
+        note: Option<String>,
+    }
+
+    #[test]
+    fn limits_of_the_schema_hold_for_answers() {
+        let spec = OutputSpec::of::<Rating>();
+        let read = |value: Value| spec.read(&value.to_string(), FinishReason::Stop);
+        assert!(read(json!({"stars": 5, "word": "good"})).is_ok());
+        assert!(read(json!({"stars": 5, "word": "good", "note": null, "more": 1})).is_ok());
+        for (value, part) in [
+            (json!({"stars": 10, "word": "good"}), "10 is greater than the maximum of 5"),
+            (json!({"stars": 0, "word": "good"}), "/stars"),
+            (json!({"stars": 1, "word": "ab"}), "/word"),
+            (json!({"stars": 1, "word": "GOOD"}), "/word"),
+        ] {
+            let problem = read(value).expect_err("over a limit").to_string();
+            assert!(problem.contains(part), "{problem}");
+        }
     }
 }

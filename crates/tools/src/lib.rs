@@ -52,7 +52,7 @@ pub use runner::{
     QUESTION_BYTES_MAX, QUESTIONS_MAX, RESULT_BYTES_MAX, ROUNDS_MAX, ReadyCall, STATE_BYTES_MAX,
     ToolRunner, UnknownAnswer, UnknownCall, UnknownQuestion, not_decided, tool_result,
 };
-pub use schema::{WHOLE, args_schema, output_schema};
+pub use schema::{WHOLE, args_schema, input_schema, output_schema};
 pub use tool::{DEFAULT_TIMEOUT, Reconcile, Tool};
 pub use toolbox::ToolBox;
 pub use weftwork_macros::tool;

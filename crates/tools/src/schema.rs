@@ -16,10 +16,16 @@ const COMBINATORS: [&str; 8] = ["allOf", "anyOf", "oneOf", "not", "if", "then", 
 /// its members, and references are inlined up to a maximum depth.
 #[must_use]
 pub fn args_schema<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().for_deserialize();
-    let mut schema = generate::<T>(settings);
+    let mut schema = input_schema::<T>();
     seal(&mut schema);
     schema
+}
+
+/// Returns the schema of the values that decode as a type. Undeclared members are allowed where the
+/// type allows them.
+#[must_use]
+pub fn input_schema<T: JsonSchema>() -> Value {
+    generate::<T>(SchemaSettings::draft2020_12().for_deserialize())
 }
 
 /// Returns the schema of a tool's result.

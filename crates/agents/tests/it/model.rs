@@ -132,6 +132,43 @@ async fn calls_of_nodes_take_from_the_budget() {
     assert_eq!(model.calls(), 2);
 }
 
+#[derive(Deserialize, JsonSchema)]
+enum Mood {
+    Good,
+}
+
+#[tokio::test]
+async fn an_enum_without_data_is_refused_with_the_remedy() {
+    async fn ask(model: Model) -> NodeResult<NoteUpdate> {
+        let Mood::Good = model.ask_as("Which mood?").await?;
+        Ok(NoteUpdate::new())
+    }
+    let model = scripted([r#""Good""#]);
+    let error = graph(&model, ask).invoke(json!({})).await.expect_err("no object").to_string();
+    assert!(error.contains("wrap the value in a struct"), "{error}");
+    assert_eq!(model.calls(), 0);
+}
+
+#[tokio::test]
+async fn questions_in_a_loop_repeat_no_call_before_them() {
+    async fn review(model: Model, ctx: Ctx) -> NodeResult<NoteUpdate> {
+        let mut text = model.ask("Write.").await?.joined_text();
+        while !ctx.ask_as::<bool>(text.as_str())? {
+            text = model.ask(format!("Again: {text}")).await?.joined_text();
+        }
+        Ok(NoteUpdate::new().text(text))
+    }
+    let model = scripted(["first", "second", "third"]);
+    let thread = hosted(graph(&model, review)).await;
+    let mut ended = thread.start(json!({})).await.expect("runs");
+    for good in [false, false, true] {
+        let question = &ended.questions()[0];
+        ended = thread.answer(question.answer(good)).await.expect("runs");
+    }
+    assert_eq!(ended.output().expect("completes")["text"], "third");
+    assert_eq!(model.calls(), 3);
+}
+
 #[test]
 fn a_graph_without_a_model_does_not_build() {
     async fn ask(model: Model) -> NodeResult<()> {
