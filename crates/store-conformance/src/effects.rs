@@ -7,7 +7,8 @@ use super::fixture::{custom_event, us, write};
 use std::sync::Arc;
 use weftwork_store::StoreError;
 use weftwork_store::effect::{
-    Content, EFFECTS_LIMIT_MAX, Effect, EffectQuery, EffectRow, SEQUENCE_BYTES_MAX, Sequence,
+    Content, EFFECTS_LIMIT_MAX, SEQUENCE_BYTES_MAX, Sequence, SequenceQuery, SequenceRow,
+    SequenceWrite,
 };
 use weftwork_store::record::Commit;
 use weftwork_store::remote::{forget_deletion, record_of, recorded, remote_deletions};
@@ -24,26 +25,26 @@ fn content(text: &str) -> Content {
     Content { format: 1, bytes: text.as_bytes().to_vec() }
 }
 
-fn append(key: &str, text: &str) -> Effect {
-    Effect::append(to("mail", key), content(text))
+fn append(key: &str, text: &str) -> SequenceWrite {
+    SequenceWrite::append(to("mail", key), content(text))
 }
 
-fn with(effects: Vec<Effect>) -> Commit {
+fn with(effects: Vec<SequenceWrite>) -> Commit {
     Commit { effects, ..commit(1_100) }
 }
 
-async fn apply(store: &dyn Store, effects: Vec<Effect>) {
+async fn apply(store: &dyn Store, effects: Vec<SequenceWrite>) {
     store.apply_effects(&us(), effects, Timestamp(1_200)).await.expect("applies");
 }
 
-async fn read(store: &dyn Store, query: EffectQuery) -> Vec<EffectRow> {
+async fn read(store: &dyn Store, query: SequenceQuery) -> Vec<SequenceRow> {
     store.effects(&us(), query).await.expect("reads")
 }
 
 /// Returns the records of a sequence after a version, each with its key, version and content.
-async fn texts(store: &dyn Store, query: EffectQuery) -> Vec<String> {
+async fn texts(store: &dyn Store, query: SequenceQuery) -> Vec<String> {
     let rows = read(store, query).await;
-    let text = |row: &EffectRow| {
+    let text = |row: &SequenceRow| {
         let text = String::from_utf8_lossy(&row.content.bytes).into_owned();
         format!("{} {} {text}", row.sequence.key, row.version)
     };
@@ -51,17 +52,18 @@ async fn texts(store: &dyn Store, query: EffectQuery) -> Vec<String> {
 }
 
 async fn in_mail(store: &dyn Store, key: &str) -> Vec<String> {
-    texts(store, EffectQuery::of(to("mail", key), 0)).await
+    texts(store, SequenceQuery::of(to("mail", key), 0)).await
 }
 
 pub(super) async fn effects_take_effect_with_their_commit(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
     let binary = Content { format: u32::MAX, bytes: vec![0, 255, 1] };
-    let effects = vec![append("ada", "one"), Effect::append(to("mail", "ada"), binary.clone())];
+    let effects =
+        vec![append("ada", "one"), SequenceWrite::append(to("mail", "ada"), binary.clone())];
     let all = Commit { batch: these(vec![checkpoint(1)]).into(), ..with(effects) };
     write(&*store, &claim, Commit { events: vec![custom_event(1)], ..all }).await;
-    let rows = read(&*store, EffectQuery::of(to("mail", "ada"), 0)).await;
-    let expected = |version, content| EffectRow {
+    let rows = read(&*store, SequenceQuery::of(to("mail", "ada"), 0)).await;
+    let expected = |version, content| SequenceRow {
         sequence: to("mail", "ada"),
         version,
         at: Timestamp(1_100),
@@ -72,7 +74,7 @@ pub(super) async fn effects_take_effect_with_their_commit(store: Arc<dyn Store>)
     // They stay when the thread goes.
     super::fixture::finish(&*store, &claim, 1_500).await;
     store.delete_thread(&us(), &claim.at.thread).await.expect("deletes");
-    assert_eq!(read(&*store, EffectQuery::all("mail")).await.len(), 2);
+    assert_eq!(read(&*store, SequenceQuery::all("mail")).await.len(), 2);
 }
 
 pub(super) async fn a_refused_commit_has_no_effects(store: Arc<dyn Store>) {
@@ -89,14 +91,14 @@ pub(super) async fn a_refused_commit_has_no_effects(store: Arc<dyn Store>) {
     let all = Commit { batch, events: vec![custom_event(1)], ..with(effects) };
     let refused = store.commit(&us(), &claim, all.clone()).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
-    assert!(read(&*store, EffectQuery::all("mail")).await.is_empty());
+    assert!(read(&*store, SequenceQuery::all("mail")).await.is_empty());
     assert_eq!(store.effect_version(&us(), &to("mail", "ada")).await, Ok(0));
     assert_eq!(store.thread(&us(), &claim.at.thread).await.map(|row| row.head), Ok(None));
     assert_eq!(store.events(&us(), &claim.at, 0, 9).await, Ok(Vec::new()));
     // The run goes on.
     let effects = vec![append("ada", "one"), append("bob", "two").expecting(0)];
     write(&*store, &claim, Commit { effects, ..all }).await;
-    assert_eq!(texts(&*store, EffectQuery::all("mail")).await, ["ada 1 one", "bob 1 two"]);
+    assert_eq!(texts(&*store, SequenceQuery::all("mail")).await, ["ada 1 one", "bob 1 two"]);
 }
 
 pub(super) async fn a_queue_is_read_in_order_and_acknowledged(store: Arc<dyn Store>) {
@@ -105,28 +107,28 @@ pub(super) async fn a_queue_is_read_in_order_and_acknowledged(store: Arc<dyn Sto
         write(&*store, &claim, with(vec![append("ada", text), append("bob", text)])).await;
     }
     assert_eq!(in_mail(&*store, "ada").await, ["ada 1 a", "ada 2 b", "ada 3 c"]);
-    let after = EffectQuery::of(to("mail", "ada"), 1);
+    let after = SequenceQuery::of(to("mail", "ada"), 1);
     assert_eq!(texts(&*store, after).await, ["ada 2 b", "ada 3 c"]);
     // A consumer acknowledges outside of a run, or with a commit of its own.
-    apply(&*store, vec![Effect::delete(to("mail", "ada"), 1)]).await;
-    let effects = vec![Effect::delete(to("mail", "ada"), 2), append("bob", "done")];
+    apply(&*store, vec![SequenceWrite::delete(to("mail", "ada"), 1)]).await;
+    let effects = vec![SequenceWrite::delete(to("mail", "ada"), 2), append("bob", "done")];
     write(&*store, &claim, with(effects)).await;
     assert_eq!(in_mail(&*store, "ada").await, ["ada 3 c"]);
     assert_eq!(in_mail(&*store, "bob").await.len(), 4);
     // Versions are not used again, even if all records are deleted.
-    apply(&*store, vec![Effect::delete(to("mail", "ada"), u64::MAX)]).await;
+    apply(&*store, vec![SequenceWrite::delete(to("mail", "ada"), u64::MAX)]).await;
     assert!(in_mail(&*store, "ada").await.is_empty());
     assert_eq!(store.effect_version(&us(), &to("mail", "ada")).await, Ok(3));
     apply(&*store, vec![append("ada", "d")]).await;
     assert_eq!(in_mail(&*store, "ada").await, ["ada 4 d"]);
-    apply(&*store, vec![Effect::delete(to("mail", "nobody"), 9)]).await;
+    apply(&*store, vec![SequenceWrite::delete(to("mail", "nobody"), 9)]).await;
     assert_eq!(store.effect_version(&us(), &to("mail", "nobody")).await, Ok(0));
 }
 
 pub(super) async fn a_value_is_replaced_at_its_version(store: Arc<dyn Store>) {
     let session = to("session", "s");
-    let put = |text: &str| Effect::replace(session.clone(), content(text));
-    let session_of = async || texts(&*store, EffectQuery::of(session.clone(), 0)).await;
+    let put = |text: &str| SequenceWrite::replace(session.clone(), content(text));
+    let session_of = async || texts(&*store, SequenceQuery::of(session.clone(), 0)).await;
     apply(&*store, vec![put("one").expecting(0)]).await;
     apply(&*store, vec![put("two").expecting(1)]).await;
     assert_eq!(session_of().await, ["s 2 two"]);
@@ -148,37 +150,39 @@ pub(super) async fn a_value_is_replaced_at_its_version(store: Arc<dyn Store>) {
 pub(super) async fn effects_are_read_by_ranges_of_keys(store: Arc<dyn Store>) {
     let mut effects: Vec<_> = ["b", "", "a", "ab", "B", "ä"].map(|key| append(key, "x")).into();
     effects.push(append("b", "y"));
-    effects.push(Effect::append(to("mai", "a"), content("other kind")));
-    effects.push(Effect::append(to("mail2", "a"), content("other kind")));
+    effects.push(SequenceWrite::append(to("mai", "a"), content("other kind")));
+    effects.push(SequenceWrite::append(to("mail2", "a"), content("other kind")));
     apply(&*store, effects).await;
     let all = [" 1 x", "B 1 x", "a 1 x", "ab 1 x", "b 1 x", "b 2 y", "ä 1 x"];
-    assert_eq!(texts(&*store, EffectQuery::all("mail")).await, all);
-    let range = EffectQuery {
+    assert_eq!(texts(&*store, SequenceQuery::all("mail")).await, all);
+    let range = SequenceQuery {
         first: "a".to_owned(),
         last: Some("b".to_owned()),
-        ..EffectQuery::all("mail")
+        ..SequenceQuery::all("mail")
     };
     assert_eq!(texts(&*store, range.clone()).await, all[2..6]);
-    let mut query = EffectQuery { limit: 1, ..EffectQuery::all("mail") };
+    let mut query = SequenceQuery { limit: 1, ..SequenceQuery::all("mail") };
     for expected in all {
         let page = read(&*store, query.clone()).await;
         assert_eq!(texts(&*store, query.clone()).await, [expected]);
         query = query.following(&page[0]);
     }
     assert!(read(&*store, query).await.is_empty());
-    assert!(read(&*store, EffectQuery { limit: 0, ..range }).await.is_empty());
+    assert!(read(&*store, SequenceQuery { limit: 0, ..range }).await.is_empty());
     let many = (0..EFFECTS_LIMIT_MAX + 1).map(|_| append("many", "x")).collect();
     apply(&*store, many).await;
-    let page = read(&*store, EffectQuery { limit: usize::MAX, ..EffectQuery::all("mail") }).await;
+    let page =
+        read(&*store, SequenceQuery { limit: usize::MAX, ..SequenceQuery::all("mail") }).await;
     assert_eq!(page.len(), EFFECTS_LIMIT_MAX);
 }
 
 pub(super) async fn names_of_sequences_have_limits(store: Arc<dyn Store>) {
     let most = "x".repeat(SEQUENCE_BYTES_MAX);
-    apply(&*store, vec![Effect::append(to(&most, &most), content("x"))]).await;
-    assert_eq!(read(&*store, EffectQuery::all(most.clone())).await.len(), 1);
+    apply(&*store, vec![SequenceWrite::append(to(&most, &most), content("x"))]).await;
+    assert_eq!(read(&*store, SequenceQuery::all(most.clone())).await.len(), 1);
     for (kind, key) in [("", "k"), ("mail", &*format!("{most}x")), ("mail", "a\0")] {
-        let effects = vec![append("ada", "first"), Effect::append(to(kind, key), content("x"))];
+        let effects =
+            vec![append("ada", "first"), SequenceWrite::append(to(kind, key), content("x"))];
         let refused = store.apply_effects(&us(), effects, Timestamp(3)).await;
         assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
     }
@@ -188,10 +192,11 @@ pub(super) async fn names_of_sequences_have_limits(store: Arc<dyn Store>) {
 pub(super) async fn organisations_have_their_own_sequences(store: Arc<dyn Store>) {
     let them = principal("them");
     apply(&*store, vec![append("ada", "ours")]).await;
-    assert_eq!(store.effects(&them, EffectQuery::all("mail")).await, Ok(Vec::new()));
+    assert_eq!(store.effects(&them, SequenceQuery::all("mail")).await, Ok(Vec::new()));
     assert_eq!(store.effect_version(&them, &to("mail", "ada")).await, Ok(0));
     let claim = begin_as(&*store, &them, new_run("t", "r")).await;
-    let effects = vec![append("ada", "theirs").expecting(0), Effect::delete(to("mail", "ada"), 9)];
+    let effects =
+        vec![append("ada", "theirs").expecting(0), SequenceWrite::delete(to("mail", "ada"), 9)];
     store.commit(&them, &claim, with(effects)).await.expect("commits");
     assert_eq!(store.effect_version(&them, &to("mail", "ada")).await, Ok(1));
     assert_eq!(in_mail(&*store, "ada").await, ["ada 1 ours"]);

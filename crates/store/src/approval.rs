@@ -5,7 +5,9 @@
 //! refusal when the answer is refused. They are deleted with their thread.
 
 use crate::StoreError;
-use crate::effect::{Content, EFFECTS_LIMIT_MAX, Effect, EffectQuery, EffectRow, Sequence};
+use crate::effect::{
+    Content, EFFECTS_LIMIT_MAX, Sequence, SequenceQuery, SequenceRow, SequenceWrite,
+};
 use crate::mailbox::is_terminated;
 use crate::record::InterruptRow;
 use crate::table::{Result, Store};
@@ -104,12 +106,12 @@ impl ApprovalRow {
     ///
     /// # Errors
     /// Never, because a record has a JSON form.
-    pub fn effect(&self) -> Result<Effect> {
-        Ok(Effect::append(sequence(&self.thread), Content::json(FORMAT, &self.record)?))
+    pub fn effect(&self) -> Result<SequenceWrite> {
+        Ok(SequenceWrite::append(sequence(&self.thread), Content::json(FORMAT, &self.record)?))
     }
 }
 
-fn read(row: &EffectRow) -> Result<ApprovalRow> {
+fn read(row: &SequenceRow) -> Result<ApprovalRow> {
     let corrupt = |what: &str| StoreError::Corrupt {
         location: format!("approval {} of `{}`", row.version, row.sequence.key),
         what: what.to_owned(),
@@ -143,13 +145,13 @@ pub async fn approvals(
     if limit == 0 || last.as_ref().is_some_and(|last| *last != first) {
         return Ok(ApprovalPage { rows: Vec::new(), next: None });
     }
-    let query = EffectQuery { kind: APPROVALS.to_owned(), first, last, after, limit };
+    let query = SequenceQuery { kind: APPROVALS.to_owned(), first, last, after, limit };
     let found = store.effects(who, query.clone()).await?;
     let rows = found.iter().map(read).collect::<Result<Vec<_>>>()?;
     let next = match found.last() {
         Some(last) if found.len() == limit => {
             let more =
-                store.effects(who, EffectQuery { limit: 1, ..query.following(last) }).await?;
+                store.effects(who, SequenceQuery { limit: 1, ..query.following(last) }).await?;
             let row = rows.last().filter(|_| !more.is_empty());
             row.map(|row| ApprovalCursor { version: last.version, thread: row.thread.clone() })
         }
@@ -166,7 +168,7 @@ async fn records(
 ) -> Result<(Vec<ApprovalRecord>, u64)> {
     let mut records = Vec::new();
     let mut version = 0;
-    let mut query = EffectQuery::of(sequence(thread), 0);
+    let mut query = SequenceQuery::of(sequence(thread), 0);
     loop {
         let rows = store.effects(who, query.clone()).await?;
         let Some(last) = rows.last() else { return Ok((records, version)) };

@@ -5,7 +5,9 @@
 //! principal, and lapses at a time. A second sequence has the ids by that time.
 
 use crate::StoreError;
-use crate::effect::{Change, Content, Effect, EffectQuery, EffectRow, Sequence, of_thread};
+use crate::effect::{
+    Change, Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite, of_thread,
+};
 use crate::table::{Result, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -60,15 +62,18 @@ impl Artifact {
     ///
     /// # Errors
     /// Never, because a JSON value has a JSON form.
-    pub fn effects(&self) -> Result<[Effect; 2]> {
+    pub fn effects(&self) -> Result<[SequenceWrite; 2]> {
         let lapse = Sequence::new(LAPSES, lapse_key(self.expires_at, &self.id));
         Ok([
-            Effect::replace(Sequence::new(ARTIFACTS, &self.id), Content::json(FORMAT, self)?),
-            Effect::replace(lapse, Content::json(FORMAT, &self.id)?),
+            SequenceWrite::replace(
+                Sequence::new(ARTIFACTS, &self.id),
+                Content::json(FORMAT, self)?,
+            ),
+            SequenceWrite::replace(lapse, Content::json(FORMAT, &self.id)?),
         ])
     }
 
-    fn read(row: &EffectRow) -> Result<Self> {
+    fn read(row: &SequenceRow) -> Result<Self> {
         let mut artifact: Self = row.json()?;
         if row.content.format == WHOLE_ONLY {
             // What of it may be shown was not recorded.
@@ -108,7 +113,7 @@ pub async fn artifact(
     id: &str,
     now: Timestamp,
 ) -> Result<Artifact> {
-    let rows = store.effects(who, EffectQuery::of(Sequence::new(ARTIFACTS, id), 0)).await?;
+    let rows = store.effects(who, SequenceQuery::of(Sequence::new(ARTIFACTS, id), 0)).await?;
     let found = rows.last().map(Artifact::read).transpose()?;
     found.filter(|found| found.is_for(who, now)).ok_or_else(|| StoreError::NotFound {
         kind: "artifact",
@@ -129,7 +134,7 @@ pub async fn artifacts(
     let (first, last) = of_thread(thread);
     let kind = ARTIFACTS.to_owned();
     // Artifacts are large, so that few are read at once.
-    let mut query = EffectQuery { kind, first, last: Some(last), after: 0, limit: 20 };
+    let mut query = SequenceQuery { kind, first, last: Some(last), after: 0, limit: 20 };
     let mut found = Vec::new();
     loop {
         let rows = store.effects(who, query.clone()).await?;
@@ -151,7 +156,7 @@ pub async fn delete_lapsed(store: &dyn Store, who: &Principal, now: Timestamp) -
         let kind = LAPSES.to_owned();
         let first = String::new();
         let last = Some(lapse_key(now, "~"));
-        let query = EffectQuery { kind, first, last, after: 0, limit: AT_ONCE };
+        let query = SequenceQuery { kind, first, last, after: 0, limit: AT_ONCE };
         let rows = store.effects(who, query).await?;
         if rows.is_empty() {
             return Ok(deleted);
@@ -159,8 +164,8 @@ pub async fn delete_lapsed(store: &dyn Store, who: &Principal, now: Timestamp) -
         let mut effects = Vec::new();
         for row in rows {
             let id: String = row.json()?;
-            effects.push(Effect::delete(Sequence::new(ARTIFACTS, id), ALL));
-            effects.push(Effect {
+            effects.push(SequenceWrite::delete(Sequence::new(ARTIFACTS, id), ALL));
+            effects.push(SequenceWrite {
                 to: row.sequence,
                 expected: None,
                 change: Change::Delete { up_to: ALL },

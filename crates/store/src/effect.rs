@@ -78,7 +78,7 @@ impl Content {
 
 /// A write to a sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effect {
+pub struct SequenceWrite {
     /// Sequence to write to.
     pub to: Sequence,
     /// Required version of the sequence before the write; 0 if nothing was ever written to it.
@@ -101,7 +101,7 @@ pub enum Change {
     },
 }
 
-impl Effect {
+impl SequenceWrite {
     /// Creates an effect that appends a record.
     #[must_use]
     pub fn append(to: Sequence, content: Content) -> Self {
@@ -129,7 +129,7 @@ impl Effect {
 
 /// A record as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EffectRow {
+pub struct SequenceRow {
     /// Sequence of the record.
     pub sequence: Sequence,
     /// Version of the sequence after the write of the record.
@@ -140,7 +140,7 @@ pub struct EffectRow {
     pub content: Content,
 }
 
-impl EffectRow {
+impl SequenceRow {
     /// Parses a content that was written by [`Content::json`].
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl EffectRow {
 
 /// A read of records, ordered by key and version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EffectQuery {
+pub struct SequenceQuery {
     /// Kind of the sequences.
     pub kind: String,
     /// Lowest key.
@@ -169,7 +169,7 @@ pub struct EffectQuery {
     pub limit: usize,
 }
 
-impl EffectQuery {
+impl SequenceQuery {
     /// Creates a read of one sequence after a version.
     #[must_use]
     pub fn of(sequence: Sequence, after: u64) -> Self {
@@ -186,7 +186,7 @@ impl EffectQuery {
 
     /// Returns the read that continues after a record.
     #[must_use]
-    pub fn following(self, row: &EffectRow) -> Self {
+    pub fn following(self, row: &SequenceRow) -> Self {
         Self { first: row.sequence.key.clone(), after: row.version, ..self }
     }
 
@@ -198,7 +198,7 @@ impl EffectQuery {
 }
 
 /// Reads and writes records outside of commits.
-pub trait Effects: Send + Sync {
+pub trait SequenceTable: Send + Sync {
     /// Returns the records that a query selects.
     ///
     /// # Errors
@@ -206,8 +206,8 @@ pub trait Effects: Send + Sync {
     fn effects<'a>(
         &'a self,
         who: &'a Principal,
-        query: EffectQuery,
-    ) -> BoxFuture<'a, Result<Vec<EffectRow>>>;
+        query: SequenceQuery,
+    ) -> BoxFuture<'a, Result<Vec<SequenceRow>>>;
 
     /// Returns the version of a sequence; 0 if nothing was ever written to it.
     ///
@@ -228,7 +228,7 @@ pub trait Effects: Send + Sync {
     fn apply_effects<'a>(
         &'a self,
         who: &'a Principal,
-        effects: Vec<Effect>,
+        effects: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>>;
 }
@@ -239,7 +239,7 @@ pub trait Effects: Send + Sync {
 /// # Errors
 /// Returns [`StoreError::Conflict`] if the effect expects another version, or the name of the
 /// sequence exceeds a limit.
-pub fn version_after(effect: &Effect, version: u64) -> Result<u64> {
+pub fn version_after(effect: &SequenceWrite, version: u64) -> Result<u64> {
     check_name(&effect.to)?;
     if effect.expected.is_some_and(|expected| expected != version) {
         return Err(wrong_version(effect, version));
@@ -251,7 +251,10 @@ pub fn version_after(effect: &Effect, version: u64) -> Result<u64> {
 }
 
 /// Checks effects that are applied one after the other, given the versions of their sequences.
-pub(crate) fn check_all(effects: &[Effect], version: impl Fn(&Sequence) -> u64) -> Result<()> {
+pub(crate) fn check_all(
+    effects: &[SequenceWrite],
+    version: impl Fn(&Sequence) -> u64,
+) -> Result<()> {
     let mut versions = BTreeMap::new();
     for effect in effects {
         let known = versions.entry(&effect.to).or_insert_with(|| version(&effect.to));
@@ -280,7 +283,7 @@ pub fn check_name(sequence: &Sequence) -> Result<()> {
 
 /// Creates the error for a sequence that does not have the expected version.
 #[must_use]
-pub fn wrong_version(effect: &Effect, found: u64) -> StoreError {
+pub fn wrong_version(effect: &SequenceWrite, found: u64) -> StoreError {
     StoreError::Conflict {
         location: describe_sequence(&effect.to),
         expected: format!("version {}", effect.expected.unwrap_or_default()),

@@ -33,7 +33,9 @@ pub use checkpoint::{
     Body, CheckpointBatch, CheckpointNamespace, CheckpointStore, FoundCheckpoint, NewCheckpoint,
     NewPending, Pending, ReadCheckpoints, WriteCheckpoints,
 };
-pub use effect::{Change, Content, Effect, EffectQuery, EffectRow, Effects, Sequence};
+pub use effect::{
+    Change, Content, Sequence, SequenceQuery, SequenceRow, SequenceTable, SequenceWrite,
+};
 pub use execution_order::by_execution;
 pub use inbox::{AskingThread, asking_threads};
 pub use items::{

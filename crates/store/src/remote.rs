@@ -5,7 +5,7 @@
 //! the thread there. Exports and copies of a thread have no such records: a copy uses threads of its
 //! own.
 
-use crate::effect::{Content, Effect, EffectQuery, EffectRow, Sequence};
+use crate::effect::{Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite};
 use crate::table::{Result, Store};
 use weftwork_types::canonical::Hash;
 use weftwork_types::port::RemoteThreadRecord;
@@ -26,9 +26,13 @@ const FORMAT: u32 = 1;
 ///
 /// # Errors
 /// Returns [`StoreError::Conflict`](crate::StoreError::Conflict) if the record has no JSON form.
-pub fn record_of(thread: &ThreadId, name: Hash, record: &RemoteThreadRecord) -> Result<Effect> {
+pub fn record_of(
+    thread: &ThreadId,
+    name: Hash,
+    record: &RemoteThreadRecord,
+) -> Result<SequenceWrite> {
     let key = format!("{}/{name}/{}", thread.to_key(), record.thread);
-    Ok(Effect::replace(Sequence::new(REMOTE_THREADS, key), Content::json(FORMAT, record)?))
+    Ok(SequenceWrite::replace(Sequence::new(REMOTE_THREADS, key), Content::json(FORMAT, record)?))
 }
 
 /// Returns the remote thread that is recorded for a use by a thread.
@@ -44,15 +48,15 @@ pub async fn recorded(
     let kind = REMOTE_THREADS.to_owned();
     let first = format!("{}/{name}/", thread.to_key());
     let last = Some(format!("{first}~"));
-    let query = EffectQuery { kind, first, last, after: 0, limit: 1 };
+    let query = SequenceQuery { kind, first, last, after: 0, limit: 1 };
     let rows = store.effects(who, query).await?;
-    rows.first().map(EffectRow::json).transpose()
+    rows.first().map(SequenceRow::json).transpose()
 }
 
 /// A remote thread whose local thread was deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteDeletion {
-    row: EffectRow,
+    row: SequenceRow,
     /// The remote thread.
     pub of: RemoteThreadRecord,
 }
@@ -66,7 +70,7 @@ pub async fn remote_deletions(
     after: Option<&RemoteDeletion>,
     limit: usize,
 ) -> Result<Vec<RemoteDeletion>> {
-    let all = EffectQuery { limit, ..EffectQuery::all(REMOTE_DELETIONS) };
+    let all = SequenceQuery { limit, ..SequenceQuery::all(REMOTE_DELETIONS) };
     let query = match after {
         Some(deletion) => all.following(&deletion.row),
         None => all,
@@ -84,8 +88,12 @@ pub async fn forget_deletion(
     deletion: RemoteDeletion,
     now: Timestamp,
 ) -> Result<()> {
-    let EffectRow { sequence, version, .. } = deletion.row;
+    let SequenceRow { sequence, version, .. } = deletion.row;
     store
-        .apply_effects(&Principal::of_workers(), vec![Effect::delete(sequence, version)], now)
+        .apply_effects(
+            &Principal::of_workers(),
+            vec![SequenceWrite::delete(sequence, version)],
+            now,
+        )
         .await
 }

@@ -7,7 +7,7 @@
 #[cfg(doc)]
 use crate::StoreError;
 use crate::checkpoint::CheckpointStore;
-use crate::effect::Effects;
+use crate::effect::SequenceTable;
 use crate::items::ItemTable;
 use crate::mailbox::ActivityCounts;
 use crate::orphan::OrphanPage;
@@ -489,7 +489,7 @@ pub trait Store:
     + ExportThreads
     + ImportThreads
     + Retention
-    + Effects
+    + SequenceTable
     + ItemTable
     + std::fmt::Debug
 {

@@ -44,8 +44,8 @@ pub use fn_tool::FnTool;
 pub use name::{ASK_HUMAN, WIRE_NAME_CHARS_MAX, is_server_name, wire_name};
 pub use output::{IntoToolOutput, Replies, ToolOutput, question};
 pub use policy::{
-    After, Condition, Decision, Policy, PolicyBuilder, PolicyCall, Requirements, Rule, SharedRules,
-    ToolPattern, Verdict,
+    After, Condition, Decision, Policy, PolicyBuilder, PolicyCall, Requirements, Rule, Ruling,
+    SharedRules, ToolPattern,
 };
 pub use runner::{
     ARTIFACT_TTL, AskingCall, Executed, HumanCall, LeftOpen, PendingCall, Prepared,

@@ -127,7 +127,7 @@ pub struct PolicyCall<'a> {
 
 /// The decision about a call, with the requirements that the call has to fulfil before it is made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Ruling {
     /// The decision.
     pub decision: Decision,
     /// The requirements of an allowed call.
@@ -138,7 +138,7 @@ pub struct Verdict {
     pub retry: Option<RetryPolicy>,
 }
 
-impl From<Decision> for Verdict {
+impl From<Decision> for Ruling {
     fn from(decision: Decision) -> Self {
         Self { decision, requires: Requirements::default(), expires_after: None, retry: None }
     }
@@ -301,7 +301,7 @@ impl Policy {
 
     /// Returns the decision about a call.
     #[must_use]
-    pub fn decide(&self, call: PolicyCall<'_>) -> Verdict {
+    pub fn decide(&self, call: PolicyCall<'_>) -> Ruling {
         let spec = call.spec;
         for (at, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.names(&call)) {
             match rule.when.as_ref().map_or(Ok(true), |when| when.holds(&call)) {
@@ -311,7 +311,7 @@ impl Policy {
                     let requires = rule.requires.clone();
                     let expires_after = rule.expires_after;
                     let retry = rule.retry.clone();
-                    return Verdict { decision, requires, expires_after, retry };
+                    return Ruling { decision, requires, expires_after, retry };
                 }
                 Err(_) => {
                     let reason = format!(

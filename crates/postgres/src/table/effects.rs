@@ -5,8 +5,8 @@ use crate::store::PostgresStore;
 use tokio_postgres::Row;
 use weftwork_store::columns;
 use weftwork_store::effect::{
-    Change, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence, check_name,
-    of_thread, wrong_version,
+    Change, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable, SequenceWrite,
+    check_name, of_thread, wrong_version,
 };
 use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::table::Result;
@@ -15,19 +15,19 @@ use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 /// Error code of `apply_effect` if a sequence does not have the expected version.
 const WRONG_VERSION: &str = "WF002";
 
-impl Effects for PostgresStore {
+impl SequenceTable for PostgresStore {
     fn effects<'a>(
         &'a self,
         who: &'a Principal,
-        query: EffectQuery,
-    ) -> BoxFuture<'a, Result<Vec<EffectRow>>> {
+        query: SequenceQuery,
+    ) -> BoxFuture<'a, Result<Vec<SequenceRow>>> {
         self.run((who.org.clone(), query), |conn, (org, query), _| {
             Box::pin(async move {
                 let sql = "SELECT kind, key, version, at, format, content FROM effects
                            WHERE org = $1 AND kind = $2 AND (key, version) > ($3, $4)
                                AND ($5::text IS NULL OR key <= $5)
                            ORDER BY key, version LIMIT $6";
-                let EffectQuery { kind, first, last, after, .. } = query.clone();
+                let SequenceQuery { kind, first, last, after, .. } = query.clone();
                 let after = int(after);
                 let limit = int(query.reads());
                 let rows = conn.rows(ask!(sql, text(org), kind, first, after, last, limit)).await?;
@@ -55,7 +55,7 @@ impl Effects for PostgresStore {
     fn apply_effects<'a>(
         &'a self,
         who: &'a Principal,
-        effects: Vec<Effect>,
+        effects: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
         self.run((who.org.clone(), effects, at), |conn, (org, effects, at), _| {
@@ -68,7 +68,7 @@ impl Effects for PostgresStore {
 }
 
 /// Returns the statements of effects, one for each; see [`checked`].
-pub(crate) fn asks(org: &OrgId, effects: &[Effect], at: Timestamp) -> Result<Vec<Ask>> {
+pub(crate) fn asks(org: &OrgId, effects: &[SequenceWrite], at: Timestamp) -> Result<Vec<Ask>> {
     effects.iter().enumerate().map(|(number, effect)| one(org, number, effect, at)).collect()
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn deletes_of(org: &OrgId, thread: &ThreadId) -> Vec<Ask> {
     std::iter::once(moves).chain(kinds.map(ask)).collect()
 }
 
-fn one(org: &OrgId, number: usize, effect: &Effect, at: Timestamp) -> Result<Ask> {
+fn one(org: &OrgId, number: usize, effect: &SequenceWrite, at: Timestamp) -> Result<Ask> {
     check_name(&effect.to)?;
     let sql = "SELECT apply_effect($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     let Sequence { kind, key } = effect.to.clone();
@@ -122,7 +122,11 @@ fn one(org: &OrgId, number: usize, effect: &Effect, at: Timestamp) -> Result<Ask
 
 /// Converts the result of statements with those of effects: a refusal by `apply_effect` becomes a
 /// store error.
-pub(crate) async fn checked<T>(conn: &mut Conn, effects: &[Effect], done: Done<T>) -> Done<T> {
+pub(crate) async fn checked<T>(
+    conn: &mut Conn,
+    effects: &[SequenceWrite],
+    done: Done<T>,
+) -> Done<T> {
     let refused = |fail: &Fail| {
         let (number, found) = fail.refused(WRONG_VERSION)?.split_once(' ')?;
         let effect = effects.get(number.parse::<usize>().ok()?)?;
@@ -133,6 +137,6 @@ pub(crate) async fn checked<T>(conn: &mut Conn, effects: &[Effect], done: Done<T
     Err(error.into())
 }
 
-fn read(row: &Row) -> Result<EffectRow> {
+fn read(row: &Row) -> Result<SequenceRow> {
     columns::read_effect(row)
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use weftwork_store::UsageRow;
-use weftwork_store::effect::Effect;
+use weftwork_store::effect::SequenceWrite;
 use weftwork_types::port::{CallKey, CallRecord};
 
 /// Calls and usage facts that wait for the next commit of their run, usually that of the superstep.
@@ -22,7 +22,7 @@ pub(crate) struct CallLog {
 pub(crate) struct Waiting {
     pub(crate) calls: Vec<Arc<CallRecord>>,
     pub(crate) usage: Vec<Arc<UsageRow>>,
-    pub(crate) effects: Vec<Effect>,
+    pub(crate) effects: Vec<SequenceWrite>,
     /// `true` once the facts that no commit included were taken: a later one is not accepted.
     is_billed: bool,
 }
@@ -93,7 +93,7 @@ impl CallLog {
     }
 
     /// Adds effects to the next commit. A call that is added later is not committed before them.
-    pub(crate) fn write(&self, effects: impl IntoIterator<Item = Effect>) {
+    pub(crate) fn write(&self, effects: impl IntoIterator<Item = SequenceWrite>) {
         self.lock().effects.extend(effects);
         self.arrived.notify_one();
     }

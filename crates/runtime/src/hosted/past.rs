@@ -8,7 +8,7 @@ use super::log::CallLog;
 use crate::patience::Patience;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_store::artifact::{Artifact, artifact_id};
-use weftwork_store::effect::{Content, Effect, EffectQuery, PAST_CALLS, Sequence};
+use weftwork_store::effect::{Content, PAST_CALLS, Sequence, SequenceQuery, SequenceWrite};
 use weftwork_store::{Store, StoreError};
 use weftwork_types::port::{Admission, Admitted, CallKey, Clock, NewArtifact, PastCall};
 use weftwork_types::run::RunRef;
@@ -74,7 +74,7 @@ impl PastCalls {
         let begun = PastCall { key, tool, args, succeeded: false };
         let content = Content::json(FORMAT, &begun)?;
         // In the log before the call: the commit of its intent includes this record.
-        self.log.write([Effect::append(known.sequence.clone(), content)]);
+        self.log.write([SequenceWrite::append(known.sequence.clone(), content)]);
         known.calls.push(begun);
         Ok(Admitted::Yes { key })
     }
@@ -86,7 +86,7 @@ impl PastCalls {
         let Some(call) = begun else { return };
         call.succeeded = true;
         if let Ok(content) = Content::json(FORMAT, call) {
-            self.log.write([Effect::append(known.sequence.clone(), content)]);
+            self.log.write([SequenceWrite::append(known.sequence.clone(), content)]);
         }
     }
 
@@ -133,7 +133,7 @@ impl PastCalls {
         }
         let sequence = Sequence::new(PAST_CALLS, format!("{}/{}", at.thread.to_key(), at.run));
         let mut calls: Vec<PastCall> = Vec::new();
-        let mut query = EffectQuery::of(sequence.clone(), 0);
+        let mut query = SequenceQuery::of(sequence.clone(), 0);
         loop {
             let rows = self.store.effects(&self.who, query.clone()).await?;
             let Some(last) = rows.last() else { return Ok(Known { sequence, calls }) };

@@ -225,10 +225,10 @@ ReadUsage {
     fn usage_of_thread<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<UsageRow>;
     fn usage_of_run<'a>(who: &'a Principal, run: &'a RunId) -> Vec<UsageRow>;
 }
-Effects {
-    fn effects<'a>(who: &'a Principal, query: EffectQuery) -> Vec<EffectRow>;
+SequenceTable {
+    fn effects<'a>(who: &'a Principal, query: SequenceQuery) -> Vec<SequenceRow>;
     fn effect_version<'a>(who: &'a Principal, sequence: &'a Sequence) -> u64;
-    fn apply_effects<'a>(who: &'a Principal, effects: Vec<Effect>, at: Timestamp) -> ();
+    fn apply_effects<'a>(who: &'a Principal, effects: Vec<SequenceWrite>, at: Timestamp) -> ();
 }
 ExportThreads {
     fn export_thread<'a>(who: &'a Principal, id: &'a ThreadId) -> ThreadExport;

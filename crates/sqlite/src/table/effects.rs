@@ -4,26 +4,26 @@ use crate::store::SqliteStore;
 use rusqlite::{Connection, Row, params};
 use weftwork_store::columns;
 use weftwork_store::effect::{
-    Change, Content, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence,
-    of_thread, version_after,
+    Change, Content, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable,
+    SequenceWrite, of_thread, version_after,
 };
 use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::table::Result;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
-impl Effects for SqliteStore {
+impl SequenceTable for SqliteStore {
     fn effects<'a>(
         &'a self,
         who: &'a Principal,
-        query: EffectQuery,
-    ) -> BoxFuture<'a, Result<Vec<EffectRow>>> {
+        query: SequenceQuery,
+    ) -> BoxFuture<'a, Result<Vec<SequenceRow>>> {
         let org = who.org.clone();
         self.read(move |conn| {
             let sql = "SELECT * FROM effects
                        WHERE org = ?1 AND kind = ?2 AND (key, version) > (?3, ?4)
                            AND (?5 IS NULL OR key <= ?5)
                        ORDER BY key, version LIMIT ?6";
-            let EffectQuery { kind, first, last, after, .. } = &query;
+            let SequenceQuery { kind, first, last, after, .. } = &query;
             let limit = row::int(query.reads());
             let asked = params![org.as_str(), kind, first, row::int(*after), last, limit];
             row::all(conn, sql, asked, read)
@@ -43,7 +43,7 @@ impl Effects for SqliteStore {
     fn apply_effects<'a>(
         &'a self,
         who: &'a Principal,
-        effects: Vec<Effect>,
+        effects: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
         let org = who.org.clone();
@@ -52,7 +52,12 @@ impl Effects for SqliteStore {
 }
 
 /// Applies effects, one after the other.
-pub(crate) fn apply(conn: &Connection, org: &OrgId, effects: &[Effect], at: Timestamp) -> Done<()> {
+pub(crate) fn apply(
+    conn: &Connection,
+    org: &OrgId,
+    effects: &[SequenceWrite],
+    at: Timestamp,
+) -> Done<()> {
     for effect in effects {
         let before = version(conn, org, &effect.to)?;
         let after = version_after(effect, before)?;
@@ -142,6 +147,6 @@ fn insert(conn: &Connection, org: &OrgId, new: &NewEffect<'_>) -> Done<()> {
     Ok(())
 }
 
-pub(crate) fn read(row: &Row<'_>) -> Done<EffectRow> {
+pub(crate) fn read(row: &Row<'_>) -> Done<SequenceRow> {
     Ok(columns::read_effect(row)?)
 }

@@ -1,7 +1,7 @@
 //! Readers of records, by the names of their columns.
 
 use super::{At, Columns};
-use crate::effect::{Content, EffectRow, Sequence};
+use crate::effect::{Content, Sequence, SequenceRow};
 use crate::items::{Item, ItemRef, Namespace, StoredItem, seal};
 use crate::record::{Base, InterruptRow, NewRun, RunRow, UsageRow};
 use crate::{StoreError, ThreadRow};
@@ -153,12 +153,12 @@ pub fn read_usage<D>(row: &impl Columns<D>) -> Result<UsageRow> {
 ///
 /// # Errors
 /// [`StoreError::Corrupt`].
-pub fn read_effect<D>(row: &impl Columns<D>) -> Result<EffectRow> {
+pub fn read_effect<D>(row: &impl Columns<D>) -> Result<SequenceRow> {
     let at = At::new("effects", &"a row");
     let sequence = Sequence { kind: at.plain(row, "kind")?, key: at.plain(row, "key")? };
     let name = format!("{:?} of kind `{}`", sequence.key, sequence.kind);
     let at = At::new("effects", &name);
-    Ok(EffectRow {
+    Ok(SequenceRow {
         sequence,
         version: at.count(row, "version")?,
         at: time(&at, row, "at")?,

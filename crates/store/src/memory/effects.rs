@@ -2,8 +2,8 @@
 
 use super::{MemoryStore, Tables};
 use crate::effect::{
-    Change, Content, Effect, EffectQuery, EffectRow, Effects, KINDS_OF_THREADS, Sequence,
-    check_all, of_thread,
+    Change, Content, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable,
+    SequenceWrite, check_all, of_thread,
 };
 use crate::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use crate::table::Result;
@@ -22,13 +22,13 @@ struct Records {
 
 impl Sequences {
     /// Checks that effects can be applied.
-    pub(super) fn check(&self, org: &OrgId, effects: &[Effect]) -> Result<()> {
+    pub(super) fn check(&self, org: &OrgId, effects: &[SequenceWrite]) -> Result<()> {
         check_all(effects, |sequence| self.version(org, sequence))
     }
 
     /// Applies checked effects.
-    pub(super) fn apply(&mut self, org: &OrgId, effects: Vec<Effect>, at: Timestamp) {
-        for Effect { to, change, .. } in effects {
+    pub(super) fn apply(&mut self, org: &OrgId, effects: Vec<SequenceWrite>, at: Timestamp) {
+        for SequenceWrite { to, change, .. } in effects {
             let records = self.0.entry((org.clone(), to)).or_default();
             let content = match change {
                 Change::Delete { up_to } => {
@@ -73,7 +73,7 @@ impl Sequences {
         self.0.get(&(org.clone(), sequence.clone())).map_or(0, |records| records.version)
     }
 
-    fn read(&self, org: &OrgId, query: &EffectQuery) -> Vec<EffectRow> {
+    fn read(&self, org: &OrgId, query: &SequenceQuery) -> Vec<SequenceRow> {
         let first = (org.clone(), Sequence::new(query.kind.clone(), query.first.clone()));
         let sequences = self.0.range(first..).take_while(|((owner, sequence), _)| {
             let within = query.last.as_ref().is_none_or(|last| sequence.key <= *last);
@@ -82,7 +82,7 @@ impl Sequences {
         let rows = sequences.flat_map(|((_, sequence), records)| {
             let after = if sequence.key == query.first { query.after } else { 0 };
             let rows = records.rows.iter().filter(move |(version, _)| **version > after);
-            rows.map(|(version, (at, content))| EffectRow {
+            rows.map(|(version, (at, content))| SequenceRow {
                 sequence: sequence.clone(),
                 version: *version,
                 at: *at,
@@ -94,19 +94,24 @@ impl Sequences {
 }
 
 impl Tables {
-    fn apply_effects(&mut self, org: &OrgId, effects: Vec<Effect>, at: Timestamp) -> Result<()> {
+    fn apply_effects(
+        &mut self,
+        org: &OrgId,
+        effects: Vec<SequenceWrite>,
+        at: Timestamp,
+    ) -> Result<()> {
         self.sequences.check(org, &effects)?;
         self.sequences.apply(org, effects, at);
         Ok(())
     }
 }
 
-impl Effects for MemoryStore {
+impl SequenceTable for MemoryStore {
     fn effects<'a>(
         &'a self,
         who: &'a Principal,
-        query: EffectQuery,
-    ) -> BoxFuture<'a, Result<Vec<EffectRow>>> {
+        query: SequenceQuery,
+    ) -> BoxFuture<'a, Result<Vec<SequenceRow>>> {
         self.with(move |tables| Ok(tables.sequences.read(&who.org, &query)))
     }
 
@@ -121,7 +126,7 @@ impl Effects for MemoryStore {
     fn apply_effects<'a>(
         &'a self,
         who: &'a Principal,
-        effects: Vec<Effect>,
+        effects: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
         self.with(move |tables| tables.apply_effects(&who.org, effects, at))

@@ -19,7 +19,7 @@ fn decide(policy: &Policy, name: &str, effect: Effect) -> Decision {
     verdict(policy, &spec(name, effect), &json!({})).decision
 }
 
-fn verdict(policy: &Policy, spec: &ToolSpec, args: &Value) -> Verdict {
+fn verdict(policy: &Policy, spec: &ToolSpec, args: &Value) -> Ruling {
     policy.decide(PolicyCall { spec, args, principal: &Principal::local() })
 }
 

@@ -187,7 +187,7 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     let new = NewThread { id, graph: None, metadata, created_at, if_exists };
     store.create_thread(&who, new).await.expect("creates");
     let content = Content::json(1, &json!({"to": "ann"})).expect("JSON");
-    let effects = vec![effect::Effect::append(Sequence::new("mailbox", "ann"), content)];
+    let effects = vec![effect::SequenceWrite::append(Sequence::new("mailbox", "ann"), content)];
     store.apply_effects(&who, effects, clock.now()).await.expect("applies");
 }
 

@@ -7,7 +7,7 @@ use proptest::sample::Index;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_store::effect::{self, Content, EffectQuery, Sequence};
+use weftwork_store::effect::{self, Content, Sequence, SequenceQuery};
 use weftwork_store::{
     CheckpointBatch, Claim, Commit, IfExists, Metadata, NewRun, NewThread, Store, ThreadQuery,
     Untouched, UsageRow, Waiting, WorkerRow,
@@ -159,17 +159,17 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
 }
 
 /// Generates a write to one of few sequences, which may expect a version.
-fn effect() -> impl Strategy<Value = effect::Effect> {
+fn effect() -> impl Strategy<Value = effect::SequenceWrite> {
     let content = any::<Vec<u8>>().prop_map(|bytes| Content { format: 1, bytes });
     (0..2u8, prop::option::weighted(0.2, 0..3u64), 0..3u8, content, 0..9u64).prop_map(
         |(key, expected, change, content, up_to)| {
             let to = Sequence::new("mail", format!("k{key}"));
             let effect = match change {
-                0 => effect::Effect::append(to, content),
-                1 => effect::Effect::replace(to, content),
-                _ => effect::Effect::delete(to, up_to),
+                0 => effect::SequenceWrite::append(to, content),
+                1 => effect::SequenceWrite::replace(to, content),
+                _ => effect::SequenceWrite::delete(to, up_to),
             };
-            effect::Effect { expected, ..effect }
+            effect::SequenceWrite { expected, ..effect }
         },
     )
 }
@@ -397,7 +397,7 @@ async fn apply_claimed(
                 row.caller.run = claim.at.run.clone();
             }
             let committed = store.commit(&who, claim, *commit).await;
-            let effects = store.effects(&who, EffectQuery::all("mail")).await;
+            let effects = store.effects(&who, SequenceQuery::all("mail")).await;
             format!("{committed:?} {effects:?}")
         }
         Op::Release { .. } => format!("{:?}", store.release(&who, claim, now).await),
