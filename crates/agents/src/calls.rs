@@ -175,7 +175,8 @@ impl FromTask for Tools {
 
 /// A call of a node without a result.
 ///
-/// It is no [`Error`](std::error::Error), so that `?` in a node passes an open question on.
+/// It is no [`Error`](std::error::Error), so that `?` in a node passes an open question on: a function
+/// that calls tools returns a [`NodeResult`].
 #[derive(Debug)]
 pub enum ToolCallError {
     /// The tool failed, or the call was refused by schema, policy or person.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weftwork_graph::{
     BuildInfo, Ctx, Deps, FromTask, Graph, List, NodeError, NodeResult, Reads, StateSpec, TaskInput,
 };
-use weftwork_models::{ChatModel, IntoModel, ModelCaller};
+use weftwork_models::{ChatModel, FinishReason, IntoModel, ModelCaller, ToolChoice};
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Messages, Role};
 use weftwork_types::port::{CallContext, Emit};
@@ -162,11 +162,13 @@ impl Model {
             let name = std::any::type_name::<T>();
             return Err(NodeError::message(format!("`ask_as` takes no `{name}`: {problem}")));
         }
-        let bound = BoundModel { output: Some(output.clone()), ..self.bound.clone() };
+        let mut bound = BoundModel { output: Some(output.clone()), ..self.bound.clone() };
+        // There are no tools to call.
+        bound.config.tool_choice = ToolChoice::Auto;
         let messages = self.read(conversation);
         let answer = bound.answer_within(messages, Vec::new(), &self.ctx, &self.calls()).await?;
         // A model that calls a tool although it has none gave no value.
-        let value = output.read(&answer.joined_text(), weftwork_models::FinishReason::Stop);
+        let value = output.read(&answer.joined_text(), FinishReason::Stop);
         let value = value.map_err(|error| error.fault())?;
         Ok(serde_json::from_value(value)?)
     }
@@ -213,6 +215,11 @@ pub(crate) fn no_source<T: Send + Sync + 'static>(info: &BuildInfo<'_>) -> bool 
 }
 
 /// Input of a [`Model`]: a text of the user, a message, or several of them.
+#[diagnostic::on_unimplemented(
+    message = "a model cannot be asked a `{Self}`",
+    label = "neither a text nor messages",
+    note = "ask a text (`&str`, `String`), a `Message`, or several (`[Message; N]`, `Vec<Message>`, `&List<Message>`); collect an iterator into a `Vec<Message>`"
+)]
 pub trait IntoConversation {
     /// The messages, oldest first. New ones get ids of the task.
     fn into_conversation(self, ctx: &Ctx) -> Vec<Message>;

@@ -83,6 +83,11 @@ impl ModelInfo {
 }
 
 /// A model or a shared one, as agents, teams and evaluators take it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no model",
+    label = "not a model",
+    note = "a model is a `ChatModel` or an `Arc` of one; open one by name with `Config::open_model` of `weftwork`, or take a `ScriptedModel` in tests"
+)]
 pub trait IntoModel {
     /// Shares the model.
     fn into_model(self) -> Arc<dyn ChatModel>;

@@ -20,4 +20,5 @@ mod stores;
 mod team_kills;
 mod telemetry;
 mod tool_context;
+mod ui;
 mod upkeep;
