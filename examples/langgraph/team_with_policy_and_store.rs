@@ -10,6 +10,7 @@ use std::error::Error;
 use weftwork::agents::{Supervisor, TeamState};
 use weftwork::models::{ChatRequest, ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
+use weftwork::types::interrupt::Interrupt;
 
 /// Looks up where an order is.
 #[tool]
@@ -66,6 +67,10 @@ fn build_team() -> Result<CompiledGraph, Box<dyn Error>> {
     Ok(team.build()?)
 }
 
+async fn asked(thread: &Thread) -> Result<Interrupt, Box<dyn Error>> {
+    Ok(thread.questions().await?.into_iter().next().ok_or("nothing is asked")?)
+}
+
 async fn show(thread: &Thread) -> Result<(), Box<dyn Error>> {
     let questions = thread.questions().await?;
     for question in &questions {
@@ -85,11 +90,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let text = words.join(" ");
     let runtime = Runtime::sqlite(database)?.graph("team", build_team()?).open().await?;
     let thread = runtime.thread("team", thread)?;
-    let asked = thread.questions().await?;
-    match (command.as_str(), asked.first()) {
-        ("say", _) => drop(thread.say(text).await?),
-        ("approve", Some(question)) => drop(thread.answer(question.approve()).await?),
-        ("reject", Some(question)) => drop(thread.answer(question.reject(text)).await?),
+    match command.as_str() {
+        "say" => drop(thread.say(text).await?),
+        "approve" => drop(thread.answer(asked(&thread).await?.approve()).await?),
+        "reject" => drop(thread.answer(asked(&thread).await?.reject(text)).await?),
         _ => {}
     }
     show(&thread).await
