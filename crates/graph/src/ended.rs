@@ -26,14 +26,15 @@ use weftwork_types::run::RunOutcome;
 /// ```
 #[derive(Debug)]
 pub struct Ended {
-    /// Run and graph, for errors.
+    /// Id of the run, or name of its graph, for errors.
     name: String,
     outcome: RunOutcome,
     graph: CompiledGraph,
 }
 
 impl Ended {
-    /// The end of a run of a graph. Its name is for errors.
+    /// The end of a run of a graph. The name, the id of the run or else the name of its graph, is in
+    /// errors.
     #[must_use]
     pub fn new(name: impl Into<String>, outcome: RunOutcome, graph: CompiledGraph) -> Self {
         Self { name: name.into(), outcome, graph }

@@ -1,4 +1,4 @@
-//! Commit effects.
+//! Sequence writes.
 
 use super::fixture::{
     at, begin, begin_as, checkpoint, commit, new_run, principal, register, these,

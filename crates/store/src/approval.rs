@@ -1,6 +1,6 @@
 //! The record of approvals: decisions about calls, and answers that were refused.
 //!
-//! The records of a thread are one sequence of commit effects, in the order in which they were
+//! The records of a thread are one sequence of writes, in the order in which they were
 //! written. A decision is written by the commit of the run that applies it, a
 //! refusal when the answer is refused. They are deleted with their thread.
 

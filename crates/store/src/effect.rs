@@ -1,4 +1,4 @@
-//! Commit effects: records that a commit writes for readers outside of its run.
+//! Sequence writes: records that a commit writes for readers outside of its run.
 //!
 //! A record is in a sequence, which has a kind, such as `mailbox` or `outbox`, and a key, such as a
 //! recipient. Each write increases the version of its sequence by one, and the record has that
@@ -6,7 +6,7 @@
 //! consumer reads it in order and deletes what it has processed. A sequence whose record is
 //! replaced is a value with optimistic concurrency. A store does not interpret the content.
 //!
-//! The effects of a commit take effect in its transaction, or not at all.
+//! The sequence writes of a commit are made in its transaction, or not at all.
 
 use crate::StoreError;
 use crate::table::Result;
@@ -68,7 +68,7 @@ impl Content {
     /// Returns [`StoreError::Conflict`] if the value has no JSON form.
     pub fn json(format: u32, value: &impl Serialize) -> Result<Self> {
         let bytes = serde_json::to_vec(value).map_err(|error| StoreError::Conflict {
-            location: "a commit effect".to_owned(),
+            location: "a sequence write".to_owned(),
             expected: "a value that has a JSON form".to_owned(),
             found: error.to_string(),
         })?;
@@ -102,19 +102,19 @@ pub enum Change {
 }
 
 impl SequenceWrite {
-    /// Creates an effect that appends a record.
+    /// Creates a write that appends a record.
     #[must_use]
     pub fn append(to: Sequence, content: Content) -> Self {
         Self { to, expected: None, change: Change::Append(content) }
     }
 
-    /// Creates an effect that replaces the records of a sequence by one.
+    /// Creates a write that replaces the records of a sequence by one.
     #[must_use]
     pub fn replace(to: Sequence, content: Content) -> Self {
         Self { to, expected: None, change: Change::Replace(content) }
     }
 
-    /// Creates an effect that deletes the records up to a version.
+    /// Creates a write that deletes the records up to a version.
     #[must_use]
     pub fn delete(to: Sequence, up_to: u64) -> Self {
         Self { to, expected: None, change: Change::Delete { up_to } }
@@ -219,8 +219,8 @@ pub trait SequenceTable: Send + Sync {
         sequence: &'a Sequence,
     ) -> BoxFuture<'a, Result<u64>>;
 
-    /// Applies effects in one transaction, for writers and consumers that have no run. If the
-    /// connection breaks, effects without an expected version may be applied twice.
+    /// Applies writes in one transaction, for writers and consumers that have no run. If the
+    /// connection breaks, writes without an expected version may be applied twice.
     ///
     /// # Errors
     /// Returns [`StoreError::Conflict`] if a sequence does not have the expected version, or if its
@@ -273,7 +273,7 @@ pub fn check_name(sequence: &Sequence) -> Result<()> {
         return Ok(());
     }
     Err(StoreError::Conflict {
-        location: "a commit effect".to_owned(),
+        location: "a sequence write".to_owned(),
         expected: format!(
             "a kind and a key of at most {SEQUENCE_BYTES_MAX} bytes without NUL characters"
         ),

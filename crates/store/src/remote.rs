@@ -1,6 +1,6 @@
 //! Threads on other servers that belong to threads of the store.
 //!
-//! A record is a [commit effect](crate::effect) of its thread. When the thread is deleted, its records
+//! A record is a [sequence write](crate::effect) of its thread. When the thread is deleted, its records
 //! become records of deletions in the same transaction, which stay until the other server has deleted
 //! the thread there. Exports and copies of a thread have no such records: a copy uses threads of its
 //! own.

@@ -242,8 +242,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The checkpoint, from which [`Run::at`](crate::run_loop::Run::at) and its like begin; `None` for
-    /// a thread on which nothing ran.
+    /// Id of the checkpoint: [`Run::at`](crate::run_loop::Run::at) begins from it. `None` for a thread
+    /// on which nothing ran.
     #[must_use]
     pub fn checkpoint(&self) -> Option<CheckpointId> {
         self.config.as_ref()?.id
@@ -280,7 +280,7 @@ pub struct SnapshotRun {
     pub metadata: serde_json::Map<String, Json>,
 }
 
-/// A place in a thread.
+/// A checkpoint of a thread, with those around it; or the graph at a namespace, without a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CheckpointRef {
     /// The namespace of the graph, its parts separated by `|`; empty for the outermost graph.
@@ -365,7 +365,7 @@ pub enum TaskResult {
 /// The graph that a task runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SubState {
-    /// Its place in the thread.
+    /// Reference to its newest checkpoint.
     Checkpoint(CheckpointRef),
     /// Its state.
     Snapshot(Box<Snapshot>),

@@ -1,4 +1,4 @@
-//! Commit effects in memory.
+//! Sequence writes in memory.
 
 use super::{MemoryStore, Tables};
 use crate::effect::{

@@ -13,6 +13,7 @@ use weftwork_tools::{
     ToolBox, ToolContext, ToolError, ToolRunner,
 };
 use weftwork_types::approval::{ApprovalDecision, Verdict};
+use weftwork_types::message::ToolCall;
 use weftwork_types::tool::{Effect, ToolErrorKind, UnknownOutcome};
 
 /// The end of one attempt of the tool.
@@ -233,10 +234,7 @@ fn no_attempt_is_made_after_the_deadline_of_the_run() {
     let rig = Rig { deadline: Some(Duration::from_secs(2)), ..Rig::new() };
     let service = Service::new(&[End::Unavailable, End::Busy(2), End::Works]);
     let runner = repeating(service.look(), "look");
-    let Prepared::Ready(ready) = runner.prepare(&call("c-1", "look", json!({})), &rig.context())
-    else {
-        panic!("ready")
-    };
+    let ready = ready_call(&rig, &runner, &call("c-1", "look", json!({})));
     let mut execution = pin!(runner.execute(ready));
     let mut context = Context::from_waker(Waker::noop());
     assert!(execution.as_mut().poll(&mut context).is_pending());
@@ -245,6 +243,14 @@ fn no_attempt_is_made_after_the_deadline_of_the_run() {
     let failed = failure(executed.expect("no error"));
     assert_eq!(failed.2, "the service is busy; 2 attempts were made");
     assert_eq!((service.count.get(), rig.pairs().len()), (2, 1));
+}
+
+/// A call that the policy allows.
+fn ready_call(rig: &Rig, runner: &ToolRunner, made: &ToolCall) -> ReadyCall {
+    match runner.prepare(made, &rig.context()) {
+        Prepared::Ready(ready) => ready,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Executes a call until the process dies in the wait after this attempt.
@@ -265,10 +271,7 @@ fn a_wait_ends_when_the_run_is_cancelled() {
     let rig = Rig::new();
     let service = Service::new(&[End::Unavailable]);
     let runner = repeating(service.pay(), "pay");
-    let Prepared::Ready(ready) = runner.prepare(&call("c-1", "pay", json!({})), &rig.context())
-    else {
-        panic!("ready")
-    };
+    let ready = ready_call(&rig, &runner, &call("c-1", "pay", json!({})));
     die_after(&rig, &runner, ready, &service, 1);
     rig.clock.advance(Duration::from_secs(3600));
     assert_eq!(service.count.get(), 1, "no attempt after the end");
@@ -291,7 +294,7 @@ fn after_a_crash_the_remaining_attempts_are_made() {
         let service = Service::new(ends);
         let made = call("c-1", "pay", json!({}));
         let first = repeating(service.pay(), "pay");
-        let Prepared::Ready(ready) = first.prepare(&made, &rig.context()) else { panic!("ready") };
+        let ready = ready_call(&rig, &first, &made);
         die_after(&rig, &first, ready, &service, before);
         assert_eq!((service.count.get(), rig.journal.counts()), (before, (1, 0)), "{ends:?}");
 
@@ -313,10 +316,7 @@ fn a_journal_that_refuses_the_next_attempt_ends_the_call() {
     let service = Service::new(&[End::Unavailable]);
     let runner = repeating(service.pay(), "pay");
     *rig.journal.refuse_again.lock().expect("not poisoned") = true;
-    let Prepared::Ready(ready) = runner.prepare(&call("c-1", "pay", json!({})), &rig.context())
-    else {
-        panic!("ready")
-    };
+    let ready = ready_call(&rig, &runner, &call("c-1", "pay", json!({})));
     let error = rig.drive(runner.execute(ready)).expect_err("not recorded");
     assert_eq!((error.code().0, service.count.get()), ("W0416", 1));
     assert_eq!((rig.pairs().len(), rig.journal.counts()), (1, (1, 0)));
