@@ -1,11 +1,10 @@
 //! Support for tests of this workspace, and of programs that use it.
 
-pub mod clock;
 pub mod compile_errors;
 pub mod fuzz;
 pub mod loopback;
 pub mod sim;
 
-pub use clock::ManualClock;
 pub use loopback::{LoopbackServer, Received, Reply};
 pub use sim::World;
+pub use weftwork_types::port::ManualClock;

@@ -253,7 +253,7 @@ impl Drop for Waiting {
 
 impl Clock for World {
     fn now(&self) -> Timestamp {
-        crate::clock::START.plus(self.elapsed())
+        crate::ManualClock::START.plus(self.elapsed())
     }
 
     fn elapsed(&self) -> Duration {
@@ -339,6 +339,6 @@ mod tests {
         let slept = world.sleep(Duration::from_secs(3));
         assert_eq!(world.drive(slept, None, || waited += 1), Driven::Ended(()));
         assert!(waited > 0 && world.polls() > 2);
-        assert_eq!(world.now(), crate::clock::START.plus(Duration::from_secs(3)));
+        assert_eq!(world.now(), crate::ManualClock::START.plus(Duration::from_secs(3)));
     }
 }

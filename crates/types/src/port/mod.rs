@@ -8,6 +8,7 @@ mod egress;
 mod executor;
 mod journal;
 mod ledger;
+mod manual_clock;
 mod past;
 mod remote;
 
@@ -27,5 +28,6 @@ pub use journal::{
     Journal, JournalError, Opened,
 };
 pub use ledger::{Ledger, NoLedger};
+pub use manual_clock::ManualClock;
 pub use past::{Admission, Admitted, NewArtifact, PastCall};
 pub use remote::{RemoteAddress, RemoteThreadRecord, RemoteThreads, RemoteUse};

@@ -1,16 +1,24 @@
 //! A clock that is advanced by tests.
 
+use super::Clock;
+use crate::{BoxFuture, Timestamp};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
-use weftwork_types::port::Clock;
-use weftwork_types::{BoxFuture, Timestamp};
 
-/// The time at which every manual clock starts: 2026-01-01T00:00:00Z.
-pub const START: Timestamp = Timestamp(1_767_225_600_000);
-
-/// A clock that stands still until it is advanced. Clones share the same time.
+/// A clock for tests, which stands still until it is advanced. It begins at 2026-01-01T00:00:00Z.
+/// Clones share the same time.
+///
+/// ```
+/// use std::time::Duration;
+/// use weftwork_types::port::{Clock, ManualClock};
+///
+/// let clock = ManualClock::new();
+/// let before = clock.now();
+/// clock.advance(Duration::from_secs(3600));
+/// assert_eq!(clock.now(), before.plus(Duration::from_secs(3600)));
+/// ```
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     state: Arc<Mutex<ClockState>>,
@@ -32,6 +40,9 @@ enum Sleep {
 }
 
 impl ManualClock {
+    /// The time at which every manual clock starts: 2026-01-01T00:00:00Z.
+    pub const START: Timestamp = Timestamp(1_767_225_600_000);
+
     /// Creates a clock that only [`ManualClock::advance`] moves; a sleep waits for it.
     #[must_use]
     pub fn new() -> Self {
@@ -90,7 +101,7 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        START.plus(self.elapsed())
+        Self::START.plus(self.elapsed())
     }
 
     fn elapsed(&self) -> Duration {
@@ -147,7 +158,7 @@ mod tests {
         assert_eq!(poll(sleep.as_mut()), Poll::Pending);
         clock.advance(Duration::from_secs(1));
         assert_eq!(poll(sleep.as_mut()), Poll::Ready(()));
-        assert_eq!(clock.now(), START.plus(Duration::from_secs(2)));
+        assert_eq!(clock.now(), ManualClock::START.plus(Duration::from_secs(2)));
     }
 
     #[test]
