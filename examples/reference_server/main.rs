@@ -18,6 +18,7 @@ mod sdk_suite;
 mod speech;
 mod team;
 
+use mimalloc::MiMalloc;
 use std::error::Error;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -25,6 +26,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use weftwork::prelude::*;
 use weftwork::runtime::{Recovery, RuntimeBuilder};
 use weftwork_server::Server;
+
+/// The allocator of `weft`, so that figures of this server are those of `weft serve`.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Time for active runs to finish their superstep.
 const GRACE: Duration = Duration::from_secs(10);
