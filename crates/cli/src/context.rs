@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weftwork::config::{Flags, Origin, Setting, StorePlace};
 use weftwork::graph::{CompiledGraph, SystemClock};
 use weftwork::models::ScriptedModel;
-use weftwork::runtime::{Runtime, delete_remote_threads};
+use weftwork::runtime::{Recovery, Runtime, delete_remote_threads};
 use weftwork::store::{RunRow, Store, StoreError, ThreadRow, invariants};
 use weftwork::types::run::{Durability, Multitask, RunOutcome, RunStatus};
 use weftwork::types::{Principal, ThreadId};
@@ -170,6 +170,8 @@ impl CommandContext {
         let mut builder = App::builder()
             .durability(settings.durability)
             .multitask(settings.multitask)
+            // A command continues the runs that it is told to.
+            .recovery(Recovery::Manual)
             .config(self.config.clone())
             .default_model(default_model())
             .agent_def(agent.clone());
@@ -199,7 +201,9 @@ impl CommandContext {
         usual: &str,
         runs_max: Option<NonZeroUsize>,
     ) -> Result<App, CliError> {
-        let builder = App::builder().config(self.config.clone()).default_model(usual);
+        // Processes that stay look for such runs themselves, and say what they continue.
+        let builder = App::builder().recovery(Recovery::Manual).config(self.config.clone());
+        let builder = builder.default_model(usual);
         let builder = self.agents.iter().cloned().fold(builder, AppBuilder::agent_def);
         let builder = match runs_max {
             Some(runs_max) => builder.runs_max(runs_max.get()),

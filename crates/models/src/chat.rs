@@ -111,6 +111,33 @@ impl IntoModel for Arc<dyn ChatModel> {
     }
 }
 
+/// A model, or the id under which a configuration opens one.
+#[derive(Debug, Clone)]
+pub enum ModelChoice {
+    /// An id, `provider:model`.
+    Id(String),
+    /// A model that the program has made.
+    Model(Arc<dyn ChatModel>),
+}
+
+impl From<&str> for ModelChoice {
+    fn from(id: &str) -> Self {
+        Self::Id(id.to_owned())
+    }
+}
+
+impl From<String> for ModelChoice {
+    fn from(id: String) -> Self {
+        Self::Id(id)
+    }
+}
+
+impl<M: IntoModel> From<M> for ModelChoice {
+    fn from(model: M) -> Self {
+        Self::Model(model.into_model())
+    }
+}
+
 /// A request to a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChatRequest {

@@ -33,7 +33,8 @@ mod words;
 pub use call::{ChatResponse, ModelCaller, RunModel};
 pub use capability::{Capability, ModelFacts, TokenLimits, check_media};
 pub use chat::{
-    ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, IntoModel, ModelInfo, ToolChoice,
+    ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, IntoModel, ModelChoice, ModelInfo,
+    ToolChoice,
 };
 pub use error::{ModelCallError, ModelError};
 pub use extras::{Additions, RequestExtras};

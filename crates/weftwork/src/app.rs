@@ -266,7 +266,33 @@ impl App {
     /// agent that the app does not have.
     pub async fn thread(&self, thread: &str) -> Result<Thread, Error> {
         let id = ThreadId::new(thread)?;
-        let agent = self.agent(&self.agent_of(&id).await?)?.id();
+        self.thread_of(&self.agent_of(&id).await?, thread)
+    }
+
+    /// A thread on which an agent runs with the settings of the app: for the first run of a thread on
+    /// an agent that is not the first one of the app. Each run may have further settings, such as
+    /// metadata or an idempotency key:
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let app = App::builder().config(Config::in_memory()).model("scripted");
+    /// # let app = app.agent("chat", |model| ReactAgent::new("chat", model).build()).open().await?;
+    /// let thread = app.thread_of("chat", "t")?;
+    /// let ended = thread.say("Hello").tags(["trial"]).idempotency_key("message-1").await?;
+    /// // The key of a request that was sent twice starts one run.
+    /// let again = thread.say("Hello").tags(["trial"]).idempotency_key("message-1").await?;
+    /// assert_eq!(again.run(), ended.run());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Id`] if `thread` is not a valid id, [`Error::UnknownAgent`].
+    pub fn thread_of(&self, agent: &str, thread: &str) -> Result<Thread, Error> {
+        let agent = self.agent(agent)?.id();
         let thread = self.runtime.thread(agent, thread)?.with_principal(self.who.clone());
         let options = RunOptions { deadline: None, ..self.options() };
         let thread = thread.with_options(options);

@@ -1,12 +1,35 @@
 //! Construction of the HTTP client and the models from a configuration.
 
 use crate::{Config, Error};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weftwork_egress::{AllowedHost, EgressConfig, GuardedClient};
 use weftwork_models::replay::ReplayProvider;
 use weftwork_models::scripted::ScriptedProvider;
 use weftwork_models::{ChatModel, ModelRegistry};
-use weftwork_types::port::Egress;
+use weftwork_types::BoxFuture;
+use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse};
+
+/// The HTTP client of a configuration, created for the first request: creating it reads the system's
+/// certificates, and most programs send no request through it.
+#[derive(Debug)]
+struct EgressOnDemand {
+    config: Config,
+    client: OnceLock<Result<Arc<dyn Egress>, String>>,
+}
+
+impl Egress for EgressOnDemand {
+    fn send(&self, request: EgressRequest) -> BoxFuture<'_, Result<EgressResponse, EgressError>> {
+        let made =
+            self.client.get_or_init(|| self.config.egress().map_err(|error| error.to_string()));
+        match made {
+            Ok(client) => client.send(request),
+            Err(reason) => {
+                let reason = reason.clone();
+                Box::pin(async move { Err(EgressError::Connect { host: request.url, reason }) })
+            }
+        }
+    }
+}
 
 impl Config {
     /// Creates the guarded HTTP client. It connects to loopback and private addresses only for
@@ -39,6 +62,15 @@ impl Config {
         let mut registry = ModelRegistry::new(&self.providers, &self.egress()?);
         self.add_offline(&mut registry);
         Ok(registry.with_settings(self.models.clone()))
+    }
+
+    /// As [`Config::models`], with an HTTP client that is created for the first request.
+    pub(crate) fn models_on_demand(&self) -> ModelRegistry {
+        let egress: Arc<dyn Egress> =
+            Arc::new(EgressOnDemand { config: self.clone(), client: OnceLock::new() });
+        let mut registry = ModelRegistry::new(&self.providers, &egress);
+        self.add_offline(&mut registry);
+        registry.with_settings(self.models.clone())
     }
 
     /// Opens a model by its id, `provider:model`; the name of a provider alone selects its default

@@ -2,18 +2,19 @@
 
 use super::App;
 use crate::agent_def::AgentDef;
-use crate::config::{Flags, Origin, Setting};
-use crate::run_model::RunModels;
+use crate::config::{Flags, McpTools, Origin, Setting, StorePlace, ToolRules};
+use crate::run_model::{MakeDependencies, RunModels};
 use crate::{Config, Error};
 use std::path::PathBuf;
 use std::sync::Arc;
-use weftwork_agents::{AgentError, AgentRuntime};
+use weftwork_agents::{AgentError, AgentRuntime, AgentRuntimeBuilder};
 use weftwork_graph::{CompiledGraph, SystemClock};
-use weftwork_models::{ChatModel, Recorder};
-use weftwork_runtime::{Recovery, Runtime};
-use weftwork_store::Store;
+use weftwork_models::{ChatModel, ModelChoice, Recorder};
+use weftwork_runtime::{DependencyError, Recovery, Runtime};
+use weftwork_store::{NewRun, Store};
+use weftwork_tools::ToolBox;
 use weftwork_types::Principal;
-use weftwork_types::port::{Budgets, Clock, GraphExecutor, Limits};
+use weftwork_types::port::{Budgets, Clock, Dependencies, GraphExecutor, Limits};
 use weftwork_types::run::{Durability, Multitask};
 
 /// Builder of an [`App`].
@@ -21,7 +22,7 @@ use weftwork_types::run::{Durability, Multitask};
 #[must_use]
 pub struct AppBuilder {
     config: Option<Config>,
-    model: Option<String>,
+    model: Option<ModelChoice>,
     default_model: Option<String>,
     agents: Vec<AgentDef>,
     store: Option<Arc<dyn Store>>,
@@ -31,19 +32,22 @@ pub struct AppBuilder {
     record: Option<PathBuf>,
     budgets: Option<Arc<dyn Budgets>>,
     thread_budget: Option<Limits>,
-    recovery: Recovery,
+    recovery: Option<Recovery>,
     runs_max: Option<usize>,
-    map_executor: Option<MapExecutor>,
+    map_executor: Option<Opaque<Box<WrapExecutor>>>,
+    make_dependencies: Option<Opaque<Box<MakeDependencies>>>,
+    services: Option<Opaque<Box<AddServices>>>,
 }
 
 type WrapExecutor = dyn Fn(Arc<dyn GraphExecutor>) -> Arc<dyn GraphExecutor> + Send + Sync;
+type AddServices = dyn FnOnce(AgentRuntimeBuilder) -> AgentRuntimeBuilder + Send + Sync;
 
-/// Function that wraps the executor of each request.
-struct MapExecutor(Box<WrapExecutor>);
+/// A function of the program, of which `Debug` shows nothing.
+struct Opaque<T>(T);
 
-impl std::fmt::Debug for MapExecutor {
+impl<T> std::fmt::Debug for Opaque<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MapExecutor").finish_non_exhaustive()
+        f.write_str("function")
     }
 }
 
@@ -54,9 +58,27 @@ impl AppBuilder {
         self
     }
 
-    /// Sets the model, overriding the configuration.
-    pub fn model(mut self, id: impl Into<String>) -> Self {
-        self.model = Some(id.into());
+    /// Sets the model, overriding the configuration: an id, `provider:model`, or a model that the
+    /// program has made.
+    ///
+    /// ```
+    /// use weftwork::prelude::*;
+    /// use weftwork::testing::{ScriptedModel, Step};
+    ///
+    /// # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+    /// # async fn main() -> Result<(), weftwork::Error> {
+    /// let app = App::builder()
+    ///     .config(Config::in_memory())
+    ///     .model(ScriptedModel::from_fn(|request| Step::text(request.last_user_text())))
+    ///     .agent("chat", |model| ReactAgent::new("chat", model).build())
+    ///     .open()
+    ///     .await?;
+    /// assert_eq!(app.ask("t", "Hello").await?.text(), "Hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn model(mut self, model: impl Into<ModelChoice>) -> Self {
+        self.model = Some(model.into());
         self
     }
 
@@ -131,9 +153,35 @@ impl AppBuilder {
     }
 
     /// Sets the handling of runs that no living worker has; see [`Recovery`]. The default is
-    /// [`Recovery::Manual`].
+    /// [`Recovery::Automatic`] over a file or a database of the configuration, and
+    /// [`Recovery::Manual`] in memory and over a store that the program opened.
     pub fn recovery(mut self, recovery: Recovery) -> Self {
-        self.recovery = recovery;
+        self.recovery = Some(recovery);
+        self
+    }
+
+    /// Sets a function that makes the values of each run, for its principal: a connection to the
+    /// database of an organisation, for example. Nodes and tools take them as `Deps`, after
+    /// [`Graph::with_run_scoped`](weftwork_graph::Graph::with_run_scoped) or
+    /// [`ToolBox::provide_run_scoped`](weftwork_tools::ToolBox::provide_run_scoped). See
+    /// [`RuntimeBuilder::graph_with`](weftwork_runtime::RuntimeBuilder::graph_with). A later function
+    /// replaces an earlier one.
+    pub fn dependencies<F>(mut self, make: F) -> Self
+    where
+        F: Fn(&Principal, &NewRun) -> Result<Dependencies, DependencyError> + Send + Sync + 'static,
+    {
+        self.make_dependencies = Some(Opaque(Box::new(make)));
+        self
+    }
+
+    /// Changes the services of [`App::instances`]. Before, they are the model of the app, named
+    /// `default`; the providers of the configuration; the tools of its MCP servers, and its rules for
+    /// tools, then those of the servers. A later function replaces an earlier one.
+    pub fn services<F>(mut self, add: F) -> Self
+    where
+        F: FnOnce(AgentRuntimeBuilder) -> AgentRuntimeBuilder + Send + Sync + 'static,
+    {
+        self.services = Some(Opaque(Box::new(add)));
         self
     }
 
@@ -152,7 +200,7 @@ impl AppBuilder {
     where
         F: Fn(Arc<dyn GraphExecutor>) -> Arc<dyn GraphExecutor> + Send + Sync + 'static,
     {
-        self.map_executor = Some(MapExecutor(Box::new(map)));
+        self.map_executor = Some(Opaque(Box::new(map)));
         self
     }
 
@@ -166,11 +214,10 @@ impl AppBuilder {
             Some(config) => config,
             None => Config::with_flags(&Flags::default())?,
         };
-        let usual = self.default_model.map(|value| Setting { value, origin: Origin::Default });
-        let program = self.model.map(|value| Setting { value, origin: Origin::Program });
-        let chosen = program.or(config.model.clone()).or(usual).ok_or(Error::NoModel)?;
-        let mut model = config.open_model(&chosen.value)?;
-        let models = Arc::new(RunModels::new(config.clone(), model.as_ref()));
+        let OpenedModel { mut model, chosen } =
+            open_model(&config, self.model, self.default_model)?;
+        let make = self.make_dependencies.map(|Opaque(make)| make);
+        let models = Arc::new(RunModels::new(config.clone(), model.as_ref(), make));
         if let Some(cassette) = self.record {
             model = Arc::new(Recorder::new(model, cassette));
         }
@@ -182,12 +229,18 @@ impl AppBuilder {
         if let Some(rules) = &config.rules {
             rules.check()?;
         }
+        let usual = match (&self.store, &config.store.value) {
+            (None, StorePlace::Sqlite(_) | StorePlace::Postgres(_)) => Recovery::Automatic,
+            _ => Recovery::Manual,
+        };
         let store = match self.store {
             Some(store) => store,
             None => config.store.value.open()?,
         };
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let mut builder = Runtime::builder(store).clock(Arc::clone(&clock)).recovery(self.recovery);
+        let mut builder = Runtime::builder(store)
+            .clock(Arc::clone(&clock))
+            .recovery(self.recovery.unwrap_or(usual));
         if let Some(budgets) = self.budgets {
             builder = builder.budgets(budgets);
         }
@@ -198,7 +251,7 @@ impl AppBuilder {
         if let Some(runs_max) = self.runs_max {
             builder = builder.runs_max(runs_max);
         }
-        if let Some(MapExecutor(map)) = self.map_executor {
+        if let Some(Opaque(map)) = self.map_executor {
             builder = builder.map_executor(map);
         }
         for server in config.remotes.servers() {
@@ -206,13 +259,11 @@ impl AppBuilder {
         }
         for (id, graph) in graphs {
             let models = Arc::clone(&models);
-            builder = builder.graph_with(id, graph, move |_, run| models.dependencies(run));
+            builder = builder.graph_with(id, graph, move |who, run| models.dependencies(who, run));
         }
         let runtime = builder.open().await?;
-        let instances = AgentRuntime::over(runtime.clone()).model("default", Arc::clone(&model));
-        let instances = instances
-            .build()
-            .map_err(|source| AgentError::Tools { agent: "agent runtime".to_owned(), source })?;
+        let add = self.services.map(|Opaque(add)| add);
+        let instances = open_instances(&runtime, &config, &model, add)?;
         let who = Principal::local();
         Ok(App {
             runtime,
@@ -230,4 +281,57 @@ impl AppBuilder {
             multitask: self.multitask,
         })
     }
+}
+
+/// The model of an app, and the id under which its runs record it.
+struct OpenedModel {
+    model: Arc<dyn ChatModel>,
+    chosen: Setting<String>,
+}
+
+fn open_model(
+    config: &Config,
+    of_program: Option<ModelChoice>,
+    usual: Option<String>,
+) -> Result<OpenedModel, Error> {
+    let id = match of_program {
+        Some(ModelChoice::Model(model)) => {
+            let chosen = Setting { value: model.info().id(), origin: Origin::Program };
+            return Ok(OpenedModel { model, chosen });
+        }
+        Some(ModelChoice::Id(value)) => Some(Setting { value, origin: Origin::Program }),
+        None => None,
+    };
+    let usual = usual.map(|value| Setting { value, origin: Origin::Default });
+    let chosen = id.or(config.model.clone()).or(usual).ok_or(Error::NoModel)?;
+    Ok(OpenedModel { model: config.open_model(&chosen.value)?, chosen })
+}
+
+/// Builds the agent runtime of an app, with all services that its configuration has.
+fn open_instances(
+    runtime: &Runtime,
+    config: &Config,
+    model: &Arc<dyn ChatModel>,
+    add: Option<Box<AddServices>>,
+) -> Result<AgentRuntime, AgentError> {
+    let mcp = config.mcp.as_ref().map(McpTools::parts);
+    let rules = config.rules.as_ref().map(ToolRules::policy);
+    let mut policy = rules.unwrap_or_default();
+    let mut tools = ToolBox::new();
+    if let Some((of_servers, of_their_tools)) = mcp {
+        tools = tools.with_all(of_servers);
+        policy = policy.then(of_their_tools);
+    }
+    let services = AgentRuntime::over(runtime.clone())
+        .model("default", Arc::clone(model))
+        .providers(Arc::new(config.models_on_demand()))
+        .policy(policy)
+        .tools(tools);
+    let services = match add {
+        Some(add) => add(services),
+        None => services,
+    };
+    services
+        .build()
+        .map_err(|source| AgentError::Tools { agent: "agent runtime".to_owned(), source })
 }

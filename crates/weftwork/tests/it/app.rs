@@ -5,15 +5,16 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork::Error;
+use weftwork::config::{Flags, StorePlace, Surroundings};
 use weftwork::graph::channel::Append;
 use weftwork::graph::{ChannelDef, DynUpdate, Dynamic};
-use weftwork::models::ModelProvider;
-use weftwork::models::scripted::ScriptedProvider;
+use weftwork::models::scripted::{ScriptedProvider, Step};
+use weftwork::models::{ChatModel, ModelChoice, ModelProvider, ScriptedModel};
 use weftwork::prelude::*;
 use weftwork::store::{MemoryStore, Store, StoreError};
 use weftwork::types::event::{AiEvent, Position};
 use weftwork::types::interrupt::Ask;
-use weftwork::types::port::Limits;
+use weftwork::types::port::{Dependencies, Limits};
 use weftwork::types::run::{RunInput, RunOutcome, RunRef};
 use weftwork::types::{OrgId, Principal, RunId, ThreadId};
 
@@ -51,6 +52,136 @@ async fn an_app_chooses_no_model_by_itself() {
     assert_eq!(error.fault().code, "W0719");
     let app = builder().default_model("scripted").open().await.expect("asked for");
     assert_eq!(app.model().provider, "scripted");
+}
+
+#[tokio::test]
+async fn a_model_of_the_program_is_the_model_of_the_app() {
+    let echo =
+        || ScriptedModel::from_fn(|request| Step::text(format!("{}?", request.last_user_text())));
+    let shared: Arc<dyn ChatModel> = Arc::new(echo());
+    for choice in [ModelChoice::from(echo()), shared.into(), Arc::new(echo()).into()] {
+        let app = App::builder().config(Config::in_memory()).model(choice);
+        let app = app.agent("chat", |model| ReactAgent::new("chat", model).build());
+        let app = app.open().await.expect("opens");
+        let ended = app.ask("t", "Ready").await.expect("accepted");
+        assert_eq!(ended.text(), "Ready?");
+        let thread = ThreadId::new("t").expect("an id");
+        let runs = app.store().runs(app.principal(), &thread).await.expect("runs");
+        assert_eq!(runs[0].new.options.model, Some(app.model().id()));
+        // The model of single runs takes its place.
+        let other = app.with_model("scripted").expect("opens");
+        let ended = other.ask("t", "Ready").await.expect("accepted");
+        assert!(ended.text().contains("[scripted model]"), "{ended}");
+    }
+}
+
+struct Region(String);
+
+/// Tells the region.
+#[tool(example(request = "Which region?", args = {}))]
+fn tell_region(region: Deps<Region>) -> String {
+    region.0.0.clone()
+}
+
+#[tokio::test]
+async fn values_of_each_run_are_made_for_its_principal() {
+    let app = App::builder().config(Config::in_memory()).model("scripted");
+    let app = app
+        .agent("chat", |model| {
+            let tools = ToolBox::new().with(tell_region).provide_run_scoped::<Region>();
+            ReactAgent::new("chat", model).tools(tools).build()
+        })
+        .dependencies(|who, run| {
+            let refused = run.options.tags.iter().any(|tag| tag == "refused");
+            if refused {
+                return Err("no region".into());
+            }
+            Ok(Dependencies::new().with(Region(format!("region of {}", who.org))))
+        });
+    let app = app.open().await.expect("opens");
+    for org in ["acme", "other"] {
+        let principal = Principal::new(OrgId::new(org).expect("an id"), "ada");
+        let app = app.on_behalf_of(principal);
+        let ended = app.ask("t", "Which region?").await.expect("accepted");
+        let messages = ended.messages().expect("it completed");
+        let told = messages.tool_result("tell_region").expect("a result");
+        assert_eq!(told.value, json!(format!("region of {org}")));
+        // With a model of its own, a run has the values too.
+        let other = app.with_model("scripted").expect("opens");
+        let ended = other.ask("u", "Which region?").await.expect("accepted");
+        assert!(ended.messages().expect("it completed").tool_result("tell_region").is_some());
+        let thread = app.thread_of("chat", "v").expect("a thread");
+        let ended = thread.say("Which region?").tags(["refused"]).await.expect("accepted");
+        let RunOutcome::Failed { fault } = ended.outcome() else { panic!("no values: {ended}") };
+        assert!(fault.message.contains("no region"), "{}", fault.message);
+    }
+    let error = app.thread_of("chart", "t").expect_err("there is no such agent");
+    assert!(error.to_string().contains("chat"), "{error}");
+}
+
+#[tokio::test]
+async fn instances_of_an_app_have_the_services_of_its_configuration() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rules = folder.path().join("rules.toml");
+    let text = "version = 1\n[[rules]]\ntool = \"tell_region\"\ndecision = \"deny\"\nreason = \"secret\"\n";
+    std::fs::write(&rules, text).expect("written");
+    let surroundings = Surroundings { variable: &|_| None, folder: folder.path() };
+    let flags = Flags {
+        policy: Some(rules.display().to_string()),
+        store: Some("memory".to_owned()),
+        ..Flags::default()
+    };
+    let config = Config::load(&surroundings, &flags).expect("a configuration");
+    let policy = config.rules.as_ref().expect("rules").policy();
+    let app = App::builder().config(config).model("scripted");
+    let app = app
+        .agent("chat", move |model| {
+            let tools = ToolBox::new().with(tell_region).provide(Region("north".to_owned()));
+            ReactAgent::new("chat", model).tools(tools).policy(policy.clone()).build()
+        })
+        .services(|services| {
+            let tools = ToolBox::new().with(tell_region).provide(Region("north".to_owned()));
+            services.model("second", ScriptedModel::rules()).tools(tools)
+        });
+    let app = app.open().await.expect("opens");
+    let instances = app.instances();
+    assert_eq!(instances.models().names().collect::<Vec<_>>(), ["default", "second"]);
+    let providers: Vec<_> = instances.providers().providers().map(|one| one.name()).collect();
+    assert!(providers.contains(&"openai") && providers.contains(&"scripted"), "{providers:?}");
+    assert_eq!(instances.policies().rules.len(), 1);
+    assert_eq!(instances.tools().specs().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_over_a_file_continues_what_another_one_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("runs.db");
+    let open = async |waits: bool| {
+        let mut config = Config::in_memory();
+        config.store.value = StorePlace::Sqlite(file.clone());
+        let app = App::builder().config(config).model("scripted");
+        let app = app.agent("slow", move |_| {
+            let node = move |_: Ctx| async move {
+                if waits {
+                    std::future::pending::<()>().await;
+                }
+                DynUpdate::new().write("log", json!(["done"]))
+            };
+            let channels = vec![ChannelDef::new("log", Append::<String>::new())];
+            let graph = Graph::<Dynamic>::dynamic("slow", channels).node("a", node);
+            Ok(graph.edge(START, "a").build()?)
+        });
+        app.open().await.expect("opens")
+    };
+    let first = open(true).await;
+    let thread = first.thread_of("slow", "t").expect("a thread");
+    let begun = thread.start(json!({})).begin().await.expect("accepted");
+    // The run is given up for other processes to continue.
+    first.shutdown(Duration::ZERO).await.expect("shut down");
+    let second = open(false).await;
+    let thread = second.thread("t").await.expect("a thread");
+    let ended = thread.wait_through(&begun.run).await.expect("it ends");
+    assert_eq!(ended.output().expect("it completed")["log"], json!(["done"]));
 }
 
 #[tokio::test]
