@@ -177,6 +177,22 @@ impl FromTask for Tools {
 ///
 /// It is no [`Error`](std::error::Error), so that `?` in a node passes an open question on: a function
 /// that calls tools returns a [`NodeResult`].
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_agents::{ToolCallError, Tools};
+/// use weftwork_graph::NodeResult;
+///
+/// /// The price of an article, or the usual one if it is not known.
+/// async fn price_of(article: &str, tools: &Tools) -> NodeResult<u64> {
+///     match tools.call("price", json!({"article": article})).await {
+///         Ok(price) => Ok(price.value.as_u64().unwrap_or_default()),
+///         Err(ToolCallError::Failed(_)) => Ok(20),
+///         // An open question of the tool ends the node.
+///         Err(stopped) => Err(stopped.into()),
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub enum ToolCallError {
     /// The tool failed, or the call was refused by schema, policy or person.

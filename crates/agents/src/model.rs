@@ -20,6 +20,33 @@ use weftwork_types::port::{CallContext, Emit};
 struct ModelOfGraph(Arc<dyn ChatModel>);
 
 /// Gives a graph the model that its nodes take as [`Model`].
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_agents::{Model, WithModel};
+/// use weftwork_graph::{Graph, List, NodeResult, START, State};
+/// use weftwork_models::ScriptedModel;
+/// use weftwork_models::scripted::Step;
+///
+/// #[derive(State)]
+/// struct Note {
+///     #[channel(append)]
+///     lines: List<String>,
+/// }
+///
+/// async fn write(model: Model) -> NodeResult<NoteUpdate> {
+///     Ok(NoteUpdate::new().lines([model.ask("Write a line.").await?.joined_text()]))
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedModel::from_steps([Step::text("It rains.")]);
+/// let graph = Graph::<Note>::new("note").model(model).node("write", write).edge(START, "write");
+/// let ended = graph.build()?.invoke(json!({})).await?;
+/// assert_eq!(ended.output()?["lines"], json!(["It rains."]));
+/// # Ok(())
+/// # }
+/// ```
 pub trait WithModel {
     /// Sets the model of the nodes, replacing an earlier one.
     #[must_use]

@@ -26,6 +26,25 @@ use weftwork_types::run::Stops;
 pub(crate) const REPAIRS_MAX: usize = 3;
 
 /// The state of a chat agent: its conversation.
+///
+/// ```
+/// use weftwork_agents::{Chat, ChatUpdate};
+/// use weftwork_graph::{Graph, START, State};
+/// use weftwork_types::message::Message;
+///
+/// async fn greet(chat: State<Chat>) -> ChatUpdate {
+///     let text = format!("{} messages before", chat.messages().len());
+///     ChatUpdate::new().messages([Message::system(text)])
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let graph = Graph::<Chat>::new("greeter").node("greet", greet).edge(START, "greet").build()?;
+/// let ended = graph.invoke(serde_json::json!({})).await?;
+/// assert_eq!(ended.messages()?.iter().count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, State)]
 pub struct Chat {
     /// The conversation, oldest first.
@@ -39,6 +58,36 @@ pub struct Chat {
 /// task of the node `tool`, or of `human` for `ask_human`. When all of them have results, `model`
 /// runs again. A call that needs approval and a question of the model end the run with an open
 /// question, while the other calls of the same message run to their results.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_agents::ReactAgent;
+/// use weftwork_models::ScriptedModel;
+/// use weftwork_models::scripted::Step;
+/// use weftwork_runtime::Runtime;
+/// use weftwork_tools::{ToolBox, tool};
+///
+/// /// Tells the price of an article in euros.
+/// #[tool]
+/// fn price(article: String) -> u32 {
+///     u32::try_from(article.len()).unwrap_or_default()
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let call = Step::call("price", json!({"article": "lamp"}));
+/// let model = ScriptedModel::from_steps([call, Step::text("A lamp costs 4 euros.")]);
+/// let agent = ReactAgent::new("shop", model)
+///     .instructions("You sell lamps.")
+///     .tools(ToolBox::new().with(price))
+///     .build()?;
+/// let runtime = Runtime::in_memory().graph("shop", agent).open().await?;
+/// let ended = runtime.thread("shop", "t")?.say("What is a lamp?").await?;
+/// assert_eq!(ended.text(), "A lamp costs 4 euros.");
+/// assert_eq!(ended.messages()?.tool_result("price").map(|result| result.text()), Some("4".into()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct ReactAgent {

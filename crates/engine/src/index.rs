@@ -18,8 +18,16 @@ pub struct ChannelIdx(pub usize);
 pub struct TriggerIdx(pub usize);
 
 /// Name of the end of a graph in routes and drawings.
+///
+/// ```
+/// assert_eq!(weftwork_engine::plan::END, "END");
+/// ```
 pub const END: &str = "END";
 /// Name of the hidden node that turns input into writes.
 pub const START_NAME: &str = "__start__";
 /// Name of the start of a graph in edges and drawings.
+///
+/// ```
+/// assert_eq!(weftwork_engine::plan::START, "START");
+/// ```
 pub const START: &str = "START";

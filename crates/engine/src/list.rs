@@ -51,6 +51,16 @@ impl<T> Clone for Node<T> {
 /// with an id, `put` and `position_of` take logarithmic time with base 32 with an index, which is
 /// built by the first `put` into a list that is not small, and rebuilt by the next `put` after a
 /// `set` or a removal.
+///
+/// ```
+/// use weftwork_engine::List;
+///
+/// let mut log: List<&str> = ["asked"].into_iter().collect();
+/// let before = log.clone();
+/// log.push("answered");
+/// assert_eq!(log.iter().copied().collect::<Vec<_>>(), ["asked", "answered"]);
+/// assert_eq!(before.len(), 1);
+/// ```
 pub struct List<T> {
     len: usize,
     /// Height of the tree above its leaves.

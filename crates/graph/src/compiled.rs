@@ -19,6 +19,30 @@ use weftwork_types::port::Dependencies;
 use weftwork_types::run::{RunOptions, Stops};
 
 /// A graph that can run. Cloning shares it.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_graph::{CompiledGraph, END, Graph, START, State};
+///
+/// #[derive(State)]
+/// struct Sum {
+///     #[channel(reduce = |sum, n| sum + n)]
+///     n: u32,
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let double = async |sum: State<Sum>| SumUpdate::new().n(sum.n());
+/// let graph: CompiledGraph = Graph::<Sum>::new("sum")
+///     .node("double", double)
+///     .edge(START, "double")
+///     .edge("double", END)
+///     .build()?;
+/// let ended = graph.invoke(json!({"n": 21})).await?;
+/// assert_eq!(*ended.state::<Sum>()?.n(), 42);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct CompiledGraph(Arc<Inner>);
 

@@ -23,6 +23,31 @@ use weftwork_types::{MessageId, TaskId, ThreadId, ToolCallId};
 /// The run as a node sees it: access to calls, to questions, and to the event stream.
 ///
 /// Nodes reach models and tools only with [`Ctx::calls`]; they open no socket and no file.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_graph::{Ctx, Graph, List, NodeResult, START, State};
+///
+/// #[derive(State)]
+/// struct Order {
+///     #[channel(append)]
+///     log: List<String>,
+/// }
+///
+/// async fn ship(ctx: Ctx) -> NodeResult<OrderUpdate> {
+///     // The run ends here with a question, and the answer starts the node again.
+///     let answer = ctx.interrupt(json!("Ship it?"))?;
+///     Ok(OrderUpdate::new().log([format!("{} said {answer}", ctx.node())]))
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let graph = Graph::<Order>::new("order").node("ship", ship).edge(START, "ship").build()?;
+/// let ended = graph.invoke(json!({})).await?;
+/// assert_eq!(ended.questions().len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Ctx(pub(crate) Arc<AttemptContext>);
 

@@ -181,6 +181,33 @@ impl FromTask for Failure {
 }
 
 /// The value that a [`SendTo`](crate::SendTo) carried to this task.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_graph::{Arg, Graph, List, Next, START, SendTo, State};
+///
+/// #[derive(State)]
+/// struct Words {
+///     #[channel(append)]
+///     lengths: List<usize>,
+/// }
+///
+/// fn split(_: &State<Words>) -> Vec<Next> {
+///     ["one", "three"].map(|word| SendTo::to("measure", word.to_owned()).into()).into()
+/// }
+///
+/// async fn measure(word: Arg<String>) -> WordsUpdate {
+///     WordsUpdate::new().lengths([word.len()])
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let graph = Graph::<Words>::new("words").node("measure", measure).route(START, split).build()?;
+/// let ended = graph.invoke(json!({})).await?;
+/// assert_eq!(ended.output()?["lengths"], json!([3, 5]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Arg<T>(pub T);
 

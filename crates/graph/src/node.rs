@@ -11,6 +11,33 @@ use weftwork_engine::{Goto, TaskOutput, Value};
 use weftwork_types::BoxFuture;
 
 /// An update and the next nodes. Edges of the node are followed as well.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_graph::{Command, Graph, List, START, State};
+///
+/// #[derive(State)]
+/// struct Order {
+///     #[channel(append)]
+///     log: List<String>,
+/// }
+///
+/// async fn check(_: State<Order>) -> Command<Order> {
+///     Command::update(OrderUpdate::new().log(["checked"])).goto("pack")
+/// }
+///
+/// async fn pack(_: State<Order>) -> OrderUpdate {
+///     OrderUpdate::new().log(["packed"])
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let graph = Graph::<Order>::new("order").node("check", check).node("pack", pack);
+/// let ended = graph.edge(START, "check").build()?.invoke(json!({})).await?;
+/// assert_eq!(ended.output()?["log"], json!(["checked", "packed"]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct Command<S: StateSpec> {
@@ -57,6 +84,16 @@ impl<S: StateSpec> IntoOutput for Command<S> {
 
 /// A task of its own for a node, with an argument that the node takes as
 /// [`Arg`](crate::Arg).
+///
+/// ```
+/// use weftwork_graph::{Next, SendTo};
+///
+/// let each: Vec<Next> =
+///     ["a.txt", "b.txt"].map(|file| SendTo::to("read", file.to_owned()).into()).into();
+/// assert_eq!(each.len(), 2);
+/// ```
+///
+/// A program with its node is at [`Arg`](crate::Arg).
 #[derive(Debug)]
 #[must_use]
 pub struct SendTo(pub(crate) NodeResult<Goto>);

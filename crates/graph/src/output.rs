@@ -5,6 +5,22 @@ use crate::extract::BuildInfo;
 use weftwork_engine::TaskOutput;
 
 /// The result of a node.
+///
+/// ```
+/// use weftwork_graph::{NodeError, NodeResult, State};
+///
+/// #[derive(State)]
+/// struct Order {
+///     euros: u32,
+/// }
+///
+/// async fn check(order: State<Order>) -> NodeResult<()> {
+///     match order.euros() {
+///         Some(euros) if *euros > 1000 => Err(NodeError::message(format!("{euros} is too much"))),
+///         _ => Ok(()),
+///     }
+/// }
+/// ```
 pub type NodeResult<T> = Result<T, NodeError>;
 
 /// Types that a node may return: an update of its state, a [`Command`](crate::Command), nothing, or a `Result` of

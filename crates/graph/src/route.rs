@@ -9,6 +9,30 @@ use weftwork_engine::plan::END;
 use weftwork_types::run::Target;
 
 /// The target of a route, with names only known when it runs.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_graph::{Graph, Next, START, State};
+///
+/// #[derive(State)]
+/// struct Count {
+///     #[channel(reduce = |sum, n| sum + n)]
+///     n: u32,
+/// }
+///
+/// fn until_three(count: &State<Count>) -> Next {
+///     if *count.n() < 3 { Next::node("add") } else { Next::End }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let add = async |_: State<Count>| CountUpdate::new().n(1);
+/// let graph = Graph::<Count>::new("count").node("add", add).edge(START, "add");
+/// let ended = graph.route("add", until_three).build()?.invoke(json!({})).await?;
+/// assert_eq!(ended.output()?["n"], json!(3));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub enum Next {
     /// To a node.
@@ -56,6 +80,22 @@ impl From<SendTo> for Next {
 }
 
 /// A set of targets known when the graph is built: an enum with `#[derive(Routes)]`.
+///
+/// ```
+/// use weftwork_graph::Routes;
+///
+/// #[derive(Routes)]
+/// enum Decision {
+///     PackIt,
+///     #[route("ask_a_person")]
+///     Ask,
+///     End,
+/// }
+///
+/// assert_eq!(Decision::TARGETS, ["pack_it", "ask_a_person", "END"]);
+/// assert_eq!(Decision::Ask.target(), "ask_a_person");
+/// # let _ = [Decision::PackIt, Decision::End];
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a route",
     label = "not a target",

@@ -105,6 +105,23 @@ impl ChannelDef {
 /// The state at the start of the superstep, as a node reads it. Borrows; copies nothing.
 ///
 /// Its methods are those of the state's view: one per field.
+///
+/// ```
+/// use weftwork_graph::{List, State};
+///
+/// #[derive(State)]
+/// struct Order {
+///     customer: String,
+///     #[channel(append)]
+///     items: List<String>,
+/// }
+///
+/// async fn greet(order: State<Order>) -> OrderUpdate {
+///     // A field without an attribute is empty until it is written.
+///     let customer = order.customer().map_or("nobody", String::as_str);
+///     OrderUpdate::new().items([format!("card for {customer}, item {}", order.items().len() + 1)])
+/// }
+/// ```
 #[derive(Debug)]
 pub struct State<S: StateSpec>(S::View);
 

@@ -29,6 +29,33 @@ use weftwork_types::{CheckpointId, Principal, ThreadId};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A thread of a hosted graph. It need not exist: its first run creates it. Cloning is cheap.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_graph::{Graph, List, START, State};
+/// use weftwork_runtime::Runtime;
+///
+/// #[derive(State)]
+/// struct Order {
+///     #[channel(append)]
+///     log: List<String>,
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pack = async |_: State<Order>| OrderUpdate::new().log(["packed"]);
+/// let graph = Graph::<Order>::new("order").node("pack", pack).edge(START, "pack").build()?;
+/// let runtime = Runtime::in_memory().graph("order", graph).open().await?;
+/// let thread = runtime.thread("order", "order-7")?;
+/// thread.start(json!({})).await?;
+/// thread.start(json!({"log": ["ordered again"]})).await?;
+/// // Each run adds to the state of its thread.
+/// let log = &thread.read::<Order>().await?;
+/// assert_eq!(log.log().len(), 3);
+/// assert_eq!(thread.state().await?.next.len(), 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Thread {
     runtime: Runtime,

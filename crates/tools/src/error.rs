@@ -53,6 +53,22 @@ const MESSAGE_CHARS_MAX: usize = 2_000;
 /// own message without its sources.
 ///
 /// This type does not implement [`std::error::Error`], so that `?` can convert every error into it.
+///
+/// ```
+/// use weftwork_tools::{ToolError, tool};
+///
+/// /// Divides a number by another one.
+/// #[tool]
+/// fn divide(a: f64, b: f64) -> Result<f64, ToolError> {
+///     if b == 0.0 { Err(ToolError::invalid_args("`b` must not be 0")) } else { Ok(a / b) }
+/// }
+///
+/// /// Reads a number.
+/// #[tool]
+/// fn read_number(text: String) -> Result<i64, ToolError> {
+///     Ok(text.trim().parse::<i64>()?)
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
     kind: FailureKind,

@@ -92,6 +92,13 @@ impl<T: Serialize + JsonSchema> IntoToolOutput for ToolOutput<T> {
 }
 
 /// Creates a question whose answer is a `T`.
+///
+/// ```
+/// use serde_json::json;
+///
+/// let guests = weftwork_tools::question::<u32>("How many guests?");
+/// assert_eq!(guests.schema["type"], json!("integer"));
+/// ```
 #[must_use]
 pub fn question<T: JsonSchema>(text: impl Into<String>) -> ToolQuestion {
     ToolQuestion::new(text, schema::args_schema::<T>())
@@ -99,6 +106,20 @@ pub fn question<T: JsonSchema>(text: impl Into<String>) -> ToolQuestion {
 
 /// The replies to the questions of the previous round of a call, with the state that the tool
 /// returned with them.
+///
+/// ```
+/// use serde_json::{Value, json};
+/// use weftwork_tools::Replies;
+/// use weftwork_types::tool::Reply;
+///
+/// let replies = vec![Reply::Accept { content: json!(4) }, Reply::Decline];
+/// let replies = Replies { round: 1, state: Value::Null, replies };
+/// assert_eq!(replies.content::<u32>(0)?, Some(4));
+/// assert_eq!(replies.content::<u32>(1)?, None);
+/// # Ok::<(), weftwork_tools::ToolError>(())
+/// ```
+///
+/// A tool that asks is at [`ToolOutput`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replies {
     /// Number of rounds of questions that were answered, at least 1.

@@ -16,6 +16,22 @@ use weftwork_types::tool::{Effect, ToolExample, ToolSpec, UnknownOutcome};
 
 /// The tools of a program, and the values that it provides for them. A
 /// [`ToolRunner`](crate::ToolRunner) checks all of them when it is created.
+///
+/// ```
+/// use weftwork_tools::{Deps, ToolBox, tool};
+///
+/// struct Prices(u32);
+///
+/// /// Tells the price of a lamp.
+/// #[tool]
+/// fn price(prices: Deps<Prices>) -> u32 {
+///     prices.0.0
+/// }
+///
+/// let tools = ToolBox::new().with(price).with_ask_human().provide(Prices(20));
+/// # let runner = weftwork_tools::ToolRunner::new(tools, weftwork_tools::Policy::new());
+/// # assert_eq!(runner.expect("they fit").specs().len(), 2);
+/// ```
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct ToolBox {

@@ -18,6 +18,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The author of a message.
+///
+/// ```
+/// use weftwork_types::message::Role;
+///
+/// assert_eq!(serde_json::to_value(Role::Assistant)?, "assistant");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -33,6 +40,14 @@ pub enum Role {
 }
 
 /// A message. Its parts are in the order in which they were produced.
+///
+/// ```
+/// use weftwork_types::message::{Message, Role};
+///
+/// let message = Message::system("Answer in one sentence.");
+/// assert_eq!(message.role, Role::System);
+/// assert_eq!(message.joined_text(), "Answer in one sentence.");
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Message {

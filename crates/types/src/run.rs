@@ -313,6 +313,13 @@ impl ReuseFrom {
 }
 
 /// The status of a run.
+///
+/// ```
+/// use weftwork_types::run::RunStatus;
+///
+/// assert!(RunStatus::Interrupted.is_final());
+/// assert_eq!(RunStatus::LimitReached.name(), "limit_reached");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -360,6 +367,14 @@ impl RunStatus {
 }
 
 /// The outcome of a run. Interrupts and limits are outcomes, not errors.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_types::run::{RunOutcome, RunStatus};
+///
+/// let outcome = RunOutcome::Completed { output: json!({"n": 1}) };
+/// assert_eq!(outcome.status(), RunStatus::Completed);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum RunOutcome {

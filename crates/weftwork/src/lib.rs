@@ -53,7 +53,72 @@ pub use label::tag;
 pub use stores::OpenRuntime;
 pub use weftwork_egress as egress;
 pub use weftwork_folder as folder;
-pub use weftwork_macros::{FacadeRoutes as Routes, FacadeState as State, facade_tool as tool};
+/// # Example
+/// ```
+/// use weftwork::prelude::*;
+///
+/// #[derive(Routes)]
+/// enum Decision {
+///     Pack,
+///     #[route("ask_a_person")]
+///     Ask,
+///     End,
+/// }
+///
+/// assert_eq!(Decision::TARGETS, ["pack", "ask_a_person", "END"]);
+/// # let _ = [Decision::Pack, Decision::Ask, Decision::End];
+/// ```
+pub use weftwork_macros::FacadeRoutes as Routes;
+/// # Example
+/// ```
+/// use serde_json::json;
+/// use weftwork::prelude::*;
+///
+/// #[derive(State)]
+/// struct Order {
+///     customer: String,
+///     #[channel(append)]
+///     log: List<String>,
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pack = async |order: State<Order>| {
+///     let customer = order.customer().cloned().unwrap_or_default();
+///     OrderUpdate::new().log([format!("packed for {customer}")])
+/// };
+/// let graph = Graph::<Order>::new("order").node("pack", pack).edge(START, "pack").build()?;
+/// let ended = graph.invoke(json!({"customer": "Ada"})).await?;
+/// assert_eq!(ended.output()?["log"], json!(["packed for Ada"]));
+/// # Ok(())
+/// # }
+/// ```
+pub use weftwork_macros::FacadeState as State;
+/// # Example
+/// ```
+/// use weftwork::prelude::*;
+///
+/// /// Looks up an order.
+/// #[tool(example(request = "Where is order A1?", args = {"order": "A1"}))]
+/// async fn look_up(
+///     /// Number of the order, such as `A1`.
+///     order: String,
+/// ) -> Result<String, ToolError> {
+///     match order.as_str() {
+///         "A1" => Ok("arrives tomorrow".to_owned()),
+///         _ => Err(ToolError::failed(format!("there is no order {order}"))),
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), ToolError> {
+/// let tools = ToolBox::new().with(look_up);
+/// assert_eq!(look_up::run("A1".to_owned()).await?, "arrives tomorrow");
+/// # drop(tools);
+/// # Ok(())
+/// # }
+/// ```
+pub use weftwork_macros::facade_tool as tool;
 pub use weftwork_store as store;
 pub use weftwork_types as types;
 
@@ -83,6 +148,13 @@ pub mod runtime {
 pub mod tools {
     pub use weftwork_macros::facade_tool as tool;
     pub use weftwork_tools::*;
+}
+
+/// Models and clocks for tests of agents and graphs.
+pub mod testing {
+    pub use crate::models::ScriptedModel;
+    pub use crate::models::scripted::Step;
+    pub use crate::types::port::ManualClock;
 }
 
 /// Tools of MCP servers.
@@ -143,6 +215,7 @@ pub mod prelude {
 #[doc = include_str!("../../../docs/guide/running.md")]
 #[doc = include_str!("../../../docs/guide/runtime.md")]
 #[doc = include_str!("../../../docs/guide/stores.md")]
+#[doc = include_str!("../../../docs/guide/testing.md")]
 #[doc = include_str!("../../../docs/guide/tools.md")]
 #[cfg_attr(feature = "mcp", doc = include_str!("../../../docs/guide/mcp.md"))]
 #[cfg_attr(feature = "remote", doc = include_str!("../../../docs/guide/remote.md"))]

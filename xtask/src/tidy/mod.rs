@@ -11,6 +11,7 @@ mod module_arrows;
 mod notes;
 mod openers;
 mod outside;
+mod prelude;
 mod prose;
 mod ratchet;
 mod retired;
@@ -148,6 +149,7 @@ const RULES: &[Rule] = &[
     Rule { name: "notes", check: notes::check },
     Rule { name: "openers", check: openers::check },
     Rule { name: "outside", check: outside::check },
+    Rule { name: "prelude", check: prelude::check },
     Rule { name: "prose", check: prose::check },
     Rule { name: "readable", check: sources::readable },
     Rule { name: "retired", check: retired::check },

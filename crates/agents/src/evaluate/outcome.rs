@@ -5,11 +5,33 @@ use crate::output::OutputError;
 use crate::prompt::PromptId;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use weftwork_graph::RuntimeError;
 use weftwork_types::ThreadId;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::usage::Usage;
 
-/// The outcome of an evaluation. An interrupt is no error.
+/// The outcome of an evaluation. An interrupt is no error. It has the methods of the
+/// [end](weftwork_graph::Ended) of a run.
+///
+/// ```
+/// use weftwork_agents::{Evaluator, Prompt, Section};
+/// use weftwork_models::ScriptedModel;
+/// use weftwork_models::scripted::Step;
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedModel::from_steps([Step::text("7")]);
+/// let prompt = Prompt::<(), u32>::builder("examples", "count", "Count")
+///     .section(Section::new("task", "Task", "How many days has a week?"))
+///     .build()?;
+/// let evaluator = Evaluator::builder(model).open().await?;
+/// let session = evaluator.new_session();
+/// let evaluated = evaluator.evaluate(&prompt, ()).session(&session).await?;
+/// assert!(evaluated.questions().is_empty());
+/// assert_eq!(evaluated.value()?, 7);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub enum Evaluated<T> {
     /// The prompt was answered.
@@ -48,6 +70,46 @@ pub struct Interrupted {
 }
 
 impl<T> Evaluated<T> {
+    /// Open questions; none if the prompt was answered, or the graph stopped before or after a node.
+    #[must_use]
+    pub fn questions(&self) -> &[Interrupt] {
+        match self {
+            Self::Done(_) => &[],
+            Self::Interrupted(interrupted) => &interrupted.interrupts,
+        }
+    }
+
+    /// Text of the answer; empty if the evaluation was interrupted.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Done(response) => &response.text,
+            Self::Interrupted(_) => "",
+        }
+    }
+
+    /// Value of the answer.
+    ///
+    /// # Errors
+    /// [`RuntimeError::NotCompleted`] if the evaluation was interrupted, or its prompt declares no
+    /// output type.
+    pub fn value(self) -> Result<T, RuntimeError> {
+        let none = |thread: &ThreadId, reason| RuntimeError::NotCompleted {
+            run: thread.to_string(),
+            reason,
+        };
+        match self {
+            Self::Done(PromptResponse { output: Some(value), .. }) => Ok(value),
+            Self::Done(response) => {
+                Err(none(&response.thread, "has no value: its prompt declares no output type"))
+            }
+            Self::Interrupted(interrupted) if interrupted.interrupts.is_empty() => {
+                Err(none(&interrupted.thread, "stopped before or after a node"))
+            }
+            Self::Interrupted(interrupted) => Err(none(&interrupted.thread, "waits for an answer")),
+        }
+    }
+
     /// Returns the answer; `None` if the evaluation was interrupted.
     pub fn done(self) -> Option<PromptResponse<T>> {
         match self {

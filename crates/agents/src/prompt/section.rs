@@ -27,6 +27,27 @@ type Predicate<P> = dyn Fn(&P) -> bool + Send + Sync;
 ///
 /// A section that is not enabled is absent with all that it contains: text, tools, policies and the
 /// sections within it.
+///
+/// ```
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+/// use weftwork_agents::{Overrides, Prompt, Section};
+///
+/// #[derive(Serialize, Deserialize, JsonSchema)]
+/// struct Guest {
+///     name: String,
+///     vip: bool,
+/// }
+///
+/// let greet = Section::new("greet", "Greeting", "Greet ${name}.");
+/// let gift = Section::new("gift", "Gift", "Offer a drink.").enabled(|guest: &Guest| guest.vip);
+/// let prompt = Prompt::<Guest>::builder("hotel", "welcome", "Welcome").section(greet).section(gift);
+/// let guest = Guest { name: "Ada".to_owned(), vip: false };
+/// let rendered = prompt.build()?.render(&guest, &Overrides::new())?;
+/// assert!(rendered.text().contains("Greet Ada."));
+/// assert!(!rendered.text().contains("drink"));
+/// # Ok::<(), weftwork_agents::PromptError>(())
+/// ```
 #[must_use]
 pub struct Section<P> {
     pub(super) key: String,

@@ -89,6 +89,34 @@ pub trait Slice: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
 /// (`docs/adr/0045-sessions-are-channels.md`). This value is a copy of it in memory: evaluations
 /// send it the events that the program dispatched since, and update it when they end. Events that
 /// tools dispatch are applied with the results of their calls, in the order of the calls.
+///
+/// ```
+/// use serde::{Deserialize, Serialize};
+/// use weftwork_agents::{Evaluator, Slice};
+/// use weftwork_models::ScriptedModel;
+///
+/// #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// struct Note(String);
+///
+/// impl Slice for Note {
+///     const NAME: &'static str = "notes";
+///     type Event = String;
+///
+///     fn reduce(mut notes: Vec<Self>, event: String) -> Vec<Self> {
+///         notes.push(Self(event));
+///         notes
+///     }
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let evaluator = Evaluator::builder(ScriptedModel::rules()).open().await?;
+/// let session = evaluator.new_session();
+/// session.dispatch::<Note>(&"buy lamps".to_owned())?;
+/// assert_eq!(session.query::<Note>()?.all(), [Note("buy lamps".to_owned())]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Session {
     id: ThreadId,

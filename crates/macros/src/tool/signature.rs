@@ -166,6 +166,12 @@ fn check_type(ty: &Type) -> Result<()> {
             "an argument needs a concrete type: its schema is made of it",
         )),
         Type::Path(path) => {
+            if is_from_task(ty) {
+                return Err(Error::new_spanned(
+                    ty,
+                    "only nodes of graphs take this; a tool takes its arguments, `ToolContext` for the call, and `Deps<T>` for values of the program",
+                ));
+            }
             // References inside generics, such as `Option<&str>`.
             let segments = path.path.segments.iter();
             for arguments in segments.map(|segment| &segment.arguments) {
@@ -189,6 +195,16 @@ fn is_from_context(ty: &Type) -> bool {
         Some("Option") => {
             inner(ty).is_some_and(|inner| last_segment(inner).is_some_and(|name| name == "Replies"))
         }
+        _ => false,
+    }
+}
+
+/// Returns `true` for `Ctx`, `State<S>`, `Arg<T>` and `Field<..>`, which are no data of a model. A type of
+/// a program may have one of the last three names, without parameters.
+fn is_from_task(ty: &Type) -> bool {
+    match last_segment(ty).as_deref() {
+        Some("Ctx") => true,
+        Some("State" | "Arg" | "Field") => inner(ty).is_some(),
         _ => false,
     }
 }

@@ -22,6 +22,28 @@ use weftwork_types::{CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId};
 /// process; clones share it.
 ///
 /// Must be opened and used within a tokio runtime, which executes the runs.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_graph::{Graph, List, START, State};
+/// use weftwork_runtime::Runtime;
+///
+/// #[derive(State)]
+/// struct Order {
+///     #[channel(append)]
+///     log: List<String>,
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pack = async |_: State<Order>| OrderUpdate::new().log(["packed"]);
+/// let graph = Graph::<Order>::new("order").node("pack", pack).edge(START, "pack").build()?;
+/// let runtime = Runtime::in_memory().graph("order", graph).open().await?;
+/// let ended = runtime.thread("order", "order-7")?.start(json!({})).await?;
+/// assert_eq!(ended.output()?["log"], json!(["packed"]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Runtime(pub(super) Arc<Inner>);
 

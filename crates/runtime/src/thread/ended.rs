@@ -6,6 +6,29 @@ use weftwork_graph::{CompiledGraph, Ended};
 use weftwork_types::run::{RunOutcome, RunRef};
 
 /// A run of a thread that has ended. It dereferences to its [end](Ended), and is printed like it.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_graph::{Graph, List, START, State};
+/// use weftwork_runtime::Runtime;
+///
+/// #[derive(State)]
+/// struct Order {
+///     #[channel(append)]
+///     log: List<String>,
+/// }
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pack = async |_: State<Order>| OrderUpdate::new().log(["packed"]);
+/// let graph = Graph::<Order>::new("order").node("pack", pack).edge(START, "pack").build()?;
+/// let runtime = Runtime::in_memory().graph("order", graph).open().await?;
+/// let ended = runtime.thread("order", "order-7")?.start(json!({})).await?;
+/// assert_eq!(ended.run().thread.as_str(), "order-7");
+/// assert_eq!(ended.state::<Order>()?.log().len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct EndedRun {
     run: RunRef,

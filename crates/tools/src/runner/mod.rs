@@ -48,6 +48,23 @@ pub const ARTIFACT_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// `prepare` emits nothing, so the start of a call that waits for a person belongs to the run that
 /// makes the call. If the tool itself asks, the start belongs to the run in which it asked, and the
 /// result to the run in which the call ends.
+///
+/// ```
+/// use weftwork_tools::{Policy, ToolBox, ToolRunner, tool};
+///
+/// /// Doubles a number.
+/// #[tool]
+/// fn double(n: i64) -> i64 {
+///     n * 2
+/// }
+///
+/// let runner = ToolRunner::new(ToolBox::new().with(double), Policy::new())?;
+/// assert_eq!(runner.specs()[0].description, "Doubles a number.");
+/// // A rule for a tool that does not exist is refused.
+/// let policy = Policy::new().ask_human("duoble", "to be sure").expect("a pattern");
+/// assert!(ToolRunner::new(ToolBox::new().with(double), policy).is_err());
+/// # Ok::<(), weftwork_tools::ToolBoxErrors>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ToolRunner {
     catalogue: Arc<Catalogue>,

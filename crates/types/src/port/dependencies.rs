@@ -48,6 +48,19 @@ impl Dependencies {
         self.insert::<T>(Some(value))
     }
 
+    /// Adds the values and declarations of another collection. Its value replaces one of the same
+    /// type.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        let slots = Arc::make_mut(&mut self.0);
+        for (id, slot) in other.0.iter() {
+            if slot.value.is_some() || !slots.contains_key(id) {
+                slots.insert(*id, slot.clone());
+            }
+        }
+        self
+    }
+
     /// Declares that each run has a value of this type. A value that was added before remains, for
     /// runs that have none.
     #[must_use]
@@ -91,6 +104,18 @@ impl Dependencies {
 
 /// A value of the run, or else of the graph (`Graph::with`) or of the tools (`ToolBox::provide`), as a
 /// parameter of nodes and tools. It dereferences to the value.
+///
+/// ```
+/// use weftwork_types::port::Deps;
+///
+/// struct Database {
+///     name: String,
+/// }
+///
+/// async fn pay(order: String, database: Deps<Database>) -> String {
+///     format!("{order} is paid, says {}", database.name)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Deps<T>(pub Arc<T>);
 

@@ -54,6 +54,15 @@ impl ToolQuestion {
 }
 
 /// The questions of one round of a call, and what the tool needs to go on after the replies.
+///
+/// ```
+/// use serde_json::json;
+/// use weftwork_types::tool::{Questions, ToolQuestion};
+///
+/// let guests = ToolQuestion::new("How many guests?", json!({"type": "integer"}));
+/// let round = Questions::new([guests]).state(json!({"table": 7}));
+/// assert_eq!(round.questions.len(), 1);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Questions {
     /// The questions, asked one after the other.

@@ -106,6 +106,21 @@ impl Surroundings<'_> {
 }
 
 /// The configuration of an app.
+///
+/// ```
+/// use weftwork::Config;
+/// use weftwork::config::{Flags, StorePlace, Surroundings};
+///
+/// assert!(matches!(Config::in_memory().store.value, StorePlace::Memory));
+///
+/// // What `weft --store memory` reads, in a folder without `weft.toml` and without variables.
+/// let folder = std::path::Path::new("/nonexistent");
+/// let surroundings = Surroundings { variable: &|_| None, folder };
+/// let flags = Flags { store: Some("memory".to_owned()), ..Flags::default() };
+/// let config = Config::load(&surroundings, &flags)?;
+/// assert!(config.model.is_none());
+/// # Ok::<(), weftwork::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The configuration file that was read.
