@@ -12,6 +12,7 @@ use weftwork_types::run::Answers;
 impl RunLoop {
     /// Accepts answers once each of them fits its question. Returns the one that names none.
     pub(crate) fn accept(&self, answers: Answers) -> LoopResult<Option<Json>> {
+        // Without checkpoints there is no open superstep that could have asked.
         if !self.writer.is_on() {
             return Err(RuntimeError::NoCheckpointer { what: "an answer" });
         }

@@ -71,6 +71,8 @@ impl RunLoop {
             let due = || tasks_due(&self.machine, ns, id, metadata.step);
             let due = self.loop_context.run.report(due).transpose();
             put.due = due.map_err(RuntimeError::Engine)?;
+            // A process that loads the branch starts its tasks in the order of the graph. The log
+            // has the order in which this loop starts them.
             put.checkpoint.machine.forget_updated();
         }
         Ok(put)
@@ -276,6 +278,7 @@ impl RunLoop {
         {
             self.store_at_exit().await?;
         }
+        // After the writes: a reader of the stop may resume the thread at once.
         if let (Ok(LoopOutcome::Interrupted(interrupts)), false, false) = (ended, nested, drained) {
             self.emit_stop(interrupts.is_empty())?;
         }

@@ -79,6 +79,8 @@ impl Counters {
             }
             let updates = updates + updated;
             let steps = steps + 1;
+            // Supersteps count too, as in the reference, which reads all checkpoints since the last
+            // whole value of a channel.
             let full = updates >= every || steps >= COUNTED_STEPS_MAX;
             // Counts that start over mark a checkpoint that has the whole value of the channel. One that is
             // not stored cannot be that.
@@ -130,6 +132,8 @@ impl RunLoop {
         let overwritten: Vec<_> = overwrites.map(|(index, _)| *index).collect();
         let all: Vec<_> = plan.counted().map(|(index, _)| index).collect();
         self.counters.recount(overwritten.into_iter().filter(|index| all.contains(index)));
+        // In these cases the start of the loop has counted the results on record, or there are
+        // none.
         if self.open.runs_again() || self.loop_context.entry() != RunEntry::Resumes {
             return;
         }

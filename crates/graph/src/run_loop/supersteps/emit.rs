@@ -11,7 +11,8 @@ use weftwork_types::CheckpointId;
 use weftwork_types::event::{AiEvent, OutsideWrites};
 
 impl RunLoop {
-    /// Emits the start of the tasks that have not finished before.
+    /// Emits the start of the tasks. As in the reference, a task that finished before has a start too,
+    /// and no end.
     pub(crate) fn emit_task_starts(&self) {
         if !self.loop_context.run.wants(Modes::TASKS | Modes::DEBUG) {
             return;
@@ -56,6 +57,7 @@ impl RunLoop {
 
     /// Emits the checkpoint that the next superstep starts from.
     pub(crate) fn emit_checkpoint(&self) {
+        // As in the reference: without a checkpointer no checkpoint is emitted.
         let keeps = self.loop_context.storage.checkpointer.is_some();
         if !keeps || !self.loop_context.run.wants(Modes::CHECKPOINTS | Modes::DEBUG) {
             return;

@@ -150,6 +150,8 @@ impl RunLoop {
             self.machine.pass();
         }
         let origin = self.position.parent().filter(|_| self.position.is_forked());
+        // The tasks ask again, under ids of the branch. Those on record stay with the branch that
+        // it leaves.
         self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_questions());
         self.counters.clear_written();
         self.checkpoint(Source::Fork).await?;
@@ -246,6 +248,8 @@ impl RunLoop {
         }
         let loop_context = &self.loop_context;
         let parent = self.position.id();
+        // Ids of messages follow from the place: a process that repeats the command adds no second
+        // copy.
         let place = format!(
             "{}\u{0}{}\u{0}command\u{0}{parent:?}",
             loop_context.run.options.thread, loop_context.address.ns
@@ -266,6 +270,8 @@ impl RunLoop {
         if !nothing {
             self.open.outside_mut().resume = one;
         }
+        // Before a task runs: a process that takes the run over continues with the change, and does
+        // not apply the command again.
         if !nothing
             // The first checkpoint of a branch contains the change.
             && branch == BranchStart::Loaded

@@ -107,6 +107,7 @@ impl RunLoop {
         }
         let wrote = outputs.iter().any(|output| !output.writes.is_empty());
         if wrote {
+            // Without edges: the input decides what is due next.
             let tasks = self.open.tasks().iter().zip(&outputs);
             let mut done: Vec<_> = tasks
                 .map(|(slot, output)| Done { task: &slot.task, output, edges: false })
@@ -127,6 +128,7 @@ impl RunLoop {
             || RuntimeError::broken_invariant("a task is closed that is not of the superstep");
         let slot = tasks.get_mut(index).ok_or_else(missing)?;
         if let Some((_, record)) = recorded.iter().find(|(key, _)| slot.is(key, graph)) {
+            // A result on record is final: a closer runs only for a task without one.
             if let Some(output) = record.output() {
                 return Ok(without_targets(Arc::clone(output)));
             }
@@ -138,6 +140,8 @@ impl RunLoop {
         let End { what, .. } = Box::pin(job.attempts()).await;
         match what {
             TaskOutcome::Done(output, _) => Ok(without_targets(output)),
+            // The state would lack calls that were made: the run fails, and the thread stays as it
+            // is.
             TaskOutcome::Failed(failed) => Err(RuntimeError::Node(failed.fault)),
             TaskOutcome::Waiting(_) | TaskOutcome::Parent(_) | TaskOutcome::Drained(_) => {
                 Ok(Arc::default())

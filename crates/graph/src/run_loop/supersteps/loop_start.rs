@@ -145,6 +145,7 @@ impl StartFacts {
                 RunEntry::Resumes => true,
             },
         };
+        // As in the reference: where nothing ran, there is nothing to continue.
         is_requested && self.stored != StoredStart::Nothing
     }
 
@@ -168,6 +169,8 @@ impl StartFacts {
     /// only if newer checkpoints follow it, or if its tasks have asked for good.
     fn needs_branch(&self) -> bool {
         match self.stored {
+            // The history of a superstep stays: as in the reference, its repetition begins with a
+            // checkpoint of its own.
             StoredStart::Nothing | StoredStart::Superstep => true,
             StoredStart::Branch { is_repeatable } => {
                 self.point == StartPoint::Superseded || self.waits && !is_repeatable
@@ -180,6 +183,7 @@ impl StartFacts {
         match (self.repeats_tasks(), is_superseded) {
             (true, _) => RecordUse::Calls,
             (false, true) if self.waits => RecordUse::Calls,
+            // The reference runs finished tasks again there, with the answers that they had.
             (false, true) => RecordUse::Answers,
             (false, false) => RecordUse::Results,
         }

@@ -112,6 +112,7 @@ fn is_short_message(value: &Json) -> bool {
 fn read_messages(channel: &str, value: Json, place: &str) -> Result<Json, RuntimeError> {
     let said = hash(&value);
     let mut count = 0_u32;
+    // Counted: two equal texts in one input are two messages.
     let mut make_id = || {
         count += 1;
         let bits = first_128(&format!("input\u{0}{place}\u{0}{channel}\u{0}{said}\u{0}{count}"));

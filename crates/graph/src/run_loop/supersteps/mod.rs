@@ -61,7 +61,9 @@ impl RunLoop {
     ) -> LoopResult<(LoopOutcome, Self)> {
         let mut run_loop = Self::load(loop_context, options).await?;
         run_loop.begin(start, options).await?;
+        // After the start, which may have made a checkpoint: an exact limit does not count it.
         run_loop.position.set_limit(&run_loop.loop_context, &run_loop.machine, options);
+        // An earlier process may have died after this superstep and before it reported its stop.
         let ended = match run_loop.stopped_after(options) {
             true => Ok(LoopOutcome::Interrupted(Vec::new())),
             false => run_loop.supersteps().await,
@@ -134,6 +136,7 @@ impl RunLoop {
             return;
         }
         let loaded = self.writer.newest();
+        // Before any task runs: the keys of its calls contain the branch.
         if loaded.is_none() {
             let host = &self.loop_context.run.host;
             self.position.set_root(host.environment().branch_root(&**host.clock()));
@@ -199,6 +202,7 @@ impl LoopContext {
         };
         let at = &self.address;
         let plan = self.graph.plan();
+        // A request that names a checkpoint of a subgraph names those of the graphs around it too.
         let id = match self.enclosing.get(&*at.ns) {
             Some(id) => Some(*id),
             None if self.is_nested() => None,
@@ -219,11 +223,14 @@ impl LoopContext {
             return Ok((addressed, saved));
         }
         if let Some(replay) = replay {
+            // As in the reference: the first visit of a graph goes back to its old state, later
+            // ones continue what this run has made.
             let saved = if replay.first_visit(&at.ns) {
                 checkpointer.list(at, plan, Some(replay.before), 1).await?.pop()
             } else {
                 checkpointer.load(at, plan, None).await?
             };
+            // As when the superstep ran first: the subgraph decides by its own input.
             self.set_entry(RunEntry::Passed);
             return Ok((StartPoint::Replay, saved));
         }

@@ -134,6 +134,8 @@ impl OpenStep {
     /// was loaded.
     pub(crate) fn begin_next(&mut self) -> bool {
         let loaded = self.is_loaded();
+        // With `async`, an earlier process may have begun the superstep after the loaded one too;
+        // calls of later ones cannot be on record.
         self.origin = match self.origin {
             StepOrigin::Loaded => StepOrigin::AfterLoaded,
             StepOrigin::AfterLoaded | StepOrigin::Begun => StepOrigin::Begun,

@@ -132,6 +132,7 @@ impl RunLoop {
         let now = self.loop_context.run.host.clock().now();
         let asked: Vec<&Interrupt> = asked.iter().collect();
         let answers = answers_by_id(&asked, resume, now)?;
+        // All answers are checked before one is taken: a command that is refused changes nothing.
         check_open(answers.keys(), &asked)?;
         for question in &asked {
             if let Some(answer) = answers.get(&question.id) {
@@ -157,6 +158,7 @@ impl RunLoop {
         &mut self,
         answers: BTreeMap<InterruptId, Json>,
     ) -> LoopResult<()> {
+        // Later checkpoints of the branch follow supersteps whose tasks have taken the answers.
         let is_first = self.position.metadata().source == Source::Fork;
         let Some(origin) = self.position.parent().filter(|_| is_first && self.waits()) else {
             // Questions have the ids under which they were answered.
@@ -256,6 +258,7 @@ impl RunLoop {
             let lost = || RuntimeError::broken_invariant("an answered task has no record");
             let (_, record) = recorded.ok_or_else(lost)?;
             record.details_mut().answers = Some(answers.clone());
+            // A task that another called has no slot in the superstep. It finds its answers here.
             if let TaskKey::Call { .. } = key {
                 let called = CalledTask {
                     key: key.clone(),
@@ -294,6 +297,7 @@ fn record_of_answers(answers: &[Option<Json>]) -> TaskRecord {
 /// The number of a question among those of its task.
 fn question_number(question: &Interrupt) -> Option<usize> {
     const QUESTIONS_MAX: u32 = 1_000;
+    // A question does not store its number: its id is a hash of it.
     let number = (0..QUESTIONS_MAX).find(|n| interrupt_id(question.task, *n) == question.id)?;
     usize::try_from(number).ok()
 }

@@ -52,6 +52,7 @@ impl RunLoop {
                 return Ok(ended);
             }
             self.emit_task_starts();
+            // All starts come before the first end, as in the reference.
             self.emit_reused();
             self.use_cache()?;
             self.note_messages();
@@ -97,6 +98,8 @@ impl RunLoop {
         if is_over && rule.limits_finished_runs {
             return Ok(Some(LoopOutcome::LimitReached));
         }
+        // Before the limit is checked again: a run that ends with its last superstep has completed.
+        // The reference takes it as one that reached its limit.
         if self.open.tasks().is_empty() {
             return Ok(Some(LoopOutcome::Completed));
         }
@@ -113,6 +116,8 @@ impl RunLoop {
         if stops && self.stops.is_before(self.open.tasks(), graph) {
             return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
+        // Between supersteps only: all that ran is in the checkpoint, and nothing runs twice after
+        // it.
         Ok(self.loop_context.run.drained().map(LoopOutcome::Drained))
     }
 

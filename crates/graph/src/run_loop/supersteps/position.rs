@@ -155,6 +155,7 @@ impl Position {
         }
         let earlier =
             options.continued.as_ref().map_or(0, |earlier| earlier.counted(rule, is_single));
+        // The limit is that of the run, however many processes execute it.
         self.stop = self.stop.saturating_sub(earlier);
     }
 

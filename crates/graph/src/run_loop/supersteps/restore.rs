@@ -31,6 +31,7 @@ impl RunLoop {
         let mut handlers = Vec::new();
         let (tasks, recorded) = self.open.restoring();
         for (key, record) in recorded {
+            // Before a task runs: the recorded expiry counts, not one that the node computes anew.
             self.loop_context.run.know(record.questions());
             let Some(slot) = tasks.iter_mut().find(|slot| slot.is(key, graph)) else {
                 // The record of a call that a task made: the call returns its result when the task

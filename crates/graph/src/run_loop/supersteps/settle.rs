@@ -36,6 +36,7 @@ impl RunLoop {
         match end.what {
             TaskOutcome::Done(output, ahead) => {
                 slot.ahead = ahead;
+                // Results only: a failure or a question may depend on more than the input.
                 if let Some(key) = slot.cache.take() {
                     self.loop_context.run.host.cache(*key, Arc::clone(&output));
                 }
@@ -166,6 +167,7 @@ impl RunLoop {
         if !self.open.has_failed() {
             return None;
         }
+        // By the order of tasks, never of time: each execution reports the same failure.
         let fresh = self.open.tasks().iter().filter(|slot| slot.has_ended_here());
         fresh.filter(|slot| !slot.record.is_handled()).find_map(|slot| slot.record.fault())
     }

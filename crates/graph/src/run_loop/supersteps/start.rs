@@ -54,6 +54,7 @@ impl RunLoop {
                 return Ok(Started::Ended(end));
             }
         };
+        // Polled here once: most nodes end at it, and never join the running tasks.
         let polled: Poll<Polled> = poll_fn(|cx| {
             let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
             Poll::Ready(match polled {
@@ -113,6 +114,7 @@ impl RunLoop {
             arg: slot.task.arg.as_deref(),
             source: &source,
         };
+        // A panic is a failure of the node: the results of the other tasks are still stored.
         Ok(catch_unwind(AssertUnwindSafe(|| node.call(&input))))
     }
 
@@ -168,6 +170,8 @@ impl RunLoop {
                 let graph = &self.loop_context.graph;
                 let slots = self.machine.slots();
                 let lenient = graph.settings().ignores_unknown;
+                // Routes of the reference read the input as it came, with the names that the graph
+                // ignores.
                 let returned = match self.machine.start_input() {
                     Some(StartInput::Json(json)) if lenient => json.as_object().cloned(),
                     _ => None,
@@ -213,6 +217,8 @@ impl RunLoop {
         let new = || {
             Arc::new(TaskState::new(Arc::clone(&self.loop_context), resume, &slot.recorded_calls))
         };
+        // One for all attempts: the next one takes the answers and finds the calls of the one that
+        // failed.
         let task_state = slot.task_state.get_or_init(new);
         let (checkpoint, step) = slot.at();
         let at = TaskContext {
@@ -225,6 +231,7 @@ impl RunLoop {
             entry: self.loop_context.entry(),
             earlier: self.earlier_attempts(),
             recorder: self.loop_context.recorder.clone(),
+            // The state at the start of the superstep: no task sees the writes of another one.
             slots: self.machine.slots().clone(),
             purpose: Purpose::Finish,
         };

@@ -16,6 +16,7 @@ pub(crate) struct StopPoints {
 impl StopPoints {
     /// Stops of the request for the outermost graph, and those of the graph otherwise.
     pub(crate) fn new(loop_context: &LoopContext, options: &Options) -> Self {
+        // A request names nodes of the outermost graph: an equal name within is another node.
         let before = options.before.clone().filter(|_| !loop_context.is_nested());
         let after = options.after.clone().filter(|_| !loop_context.is_nested());
         Self {
