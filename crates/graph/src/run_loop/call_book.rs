@@ -135,10 +135,14 @@ pub(crate) struct NoHistory;
 
 impl CallHistory for NoHistory {
     fn lost(&self) -> u32 {
+        // Deaths are counted in the log of a hosted run. Without one, only calls that were found
+        // begun are possibly paid (ADR 0024).
         0
     }
 
     fn reuses_origins(&self) -> ReuseOrigins {
+        // Calls are found in the records of the open superstep only, and keys of another branch
+        // differ.
         ReuseOrigins::Nothing
     }
 
@@ -155,6 +159,7 @@ impl CallHistory for NoHistory {
     }
 
     fn admit<'a>(&'a self, _: CallKey, _: Admission<'a>) -> BoxFuture<'a, Result<Admitted, Fault>> {
+        // A rule that refers to earlier calls is refused then, and never taken as fulfilled.
         Box::pin(ready(Ok(Admitted::NoRecords)))
     }
 

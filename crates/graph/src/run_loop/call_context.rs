@@ -13,9 +13,11 @@ impl TaskContext {
         let run = &self.loop_context.run;
         let journal: Arc<dyn Journal> = match run.host.environment().book(self) {
             Some(book) => Arc::new(TaskJournal::new(book, self, attempt)),
+            // Calls are stored with the records of tasks, which need a checkpointer.
             None => Arc::new(NoJournal),
         };
         let account = run.account(self);
+        // Derived from the task, so that tools get the same thread when the task runs again.
         let own = || ThreadId::from_uuid(uuid::Uuid::from_u128(self.id().0));
         CallContext {
             principal: account.principal.clone(),

@@ -86,6 +86,7 @@ impl Noted {
 
     /// Marks a call for the next write.
     fn freshen(&mut self, at: usize) {
+        // A call that changes again before it is stored is written once, as it is by then.
         if !self.fresh.contains(&at) {
             self.fresh.push(at);
         }
@@ -106,6 +107,7 @@ impl TaskCalls {
     pub(crate) fn known(calls: &Calls) -> Self {
         let mut noted = Noted::default();
         let known = calls.iter().flat_map(|calls| &calls.0);
+        // Not `put`: calls on record are stored already.
         known.for_each(|call| noted.push(Arc::clone(call)));
         Self(Mutex::new(noted))
     }

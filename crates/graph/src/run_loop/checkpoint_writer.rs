@@ -171,6 +171,8 @@ impl CheckpointWriter {
         // In order: a checkpoint names its parent, which must not be missing after a crash.
         self.wait_durable(loop_context).await?;
         let environment = loop_context.run.host.environment();
+        // Before the checkpoint is encoded: its commit has what was emitted up to here, and nothing
+        // of the next superstep (ADR 0019).
         let turn = match environment.reserve() {
             Some(reserved) => {
                 reserved.await;
@@ -184,6 +186,7 @@ impl CheckpointWriter {
             checkpoint.metadata.branch == Some(checkpoint.id)
         });
         let within = Arc::clone(loop_context);
+        // Cloned: the write may fail, and only a stored checkpoint is the base of a later one.
         let hint = self.hint.clone();
         let mut stored: BoxFuture<'static, _> = Box::pin(async move {
             match &within.storage.checkpointer {
@@ -243,6 +246,8 @@ impl CheckpointWriter {
         if loop_context.run.options.durability != Durability::Async {
             return Ok(());
         }
+        // Polled by reference: a caller that is dropped leaves the write in flight, and tasks learn
+        // from its drop that it was cut off.
         if let WriterState::InFlight(write) = &mut self.state {
             let stored = (&mut write.stored).await;
             self.record_written(loop_context, stored)?;

@@ -82,6 +82,7 @@ impl RunEnvironment for LocalEnvironment {
     fn takes(&self, _: InterruptId, _: &Ask, _: Given<'_>) {}
 
     fn branch_root(&self, clock: &dyn Clock) -> CheckpointId {
+        // Drawn: it is stored with the first checkpoint, and no call is recorded before that.
         CheckpointId(clock.unique())
     }
 }

@@ -16,6 +16,7 @@ pub(crate) fn task_ns(ns: &str, name: &str, id: TaskId) -> String {
 
 /// A namespace without its tasks: the same for all of them.
 pub(crate) fn without_tasks(ns: &str) -> String {
+    // Names of nodes contain neither separator.
     let parts = ns.split('|').map(|part| part.split(':').next().unwrap_or_default());
     parts.collect::<Vec<_>>().join("|")
 }

@@ -47,6 +47,8 @@ impl Ctx {
     ) -> NodeResult<Json> {
         let nth = &self.0.graphs;
         let earlier = &self.at().task_state.graphs;
+        // The numbers differ only with the semantics of the reference, where an attempt does not
+        // continue graphs of the one before.
         let number = CallNumber {
             of_attempt: nth.fetch_add(1, Ordering::Relaxed),
             of_task: earlier.fetch_add(1, Ordering::Relaxed),
@@ -82,6 +84,7 @@ impl Ctx {
     ) -> NodeResult<Json> {
         self.check_running()?;
         let at = self.at();
+        // A closer makes nothing: the graph is closed from its records, and not run.
         if at.purpose == Purpose::Close {
             return at.close_graph(graph, number, keep).await;
         }
@@ -95,18 +98,22 @@ impl Ctx {
                 Ok(emitted.map(|slots| output_json(graph.plan(), slots)).unwrap_or_default())
             }
             Ok((LoopOutcome::Interrupted(interrupts), _)) => {
+                // On the record of this task too: answers are matched from the outermost graph on.
                 self.open(interrupts);
                 Err(NodeError::interrupted())
             }
             Ok((LoopOutcome::LimitReached, run_loop)) => {
                 let text = format!("graph `{}` reached its step limit", graph.name());
                 tracing::debug!(step = run_loop.position.step(), "{text}");
+                // A failure of the task, not an outcome of the run: the graph around has not
+                // reached its limit.
                 let fault = Fault::new(crate::error::NODE_FAILED, text);
                 Err(NodeError(Stop::Failed(fault.of_kind("LimitReached"))))
             }
             Ok((LoopOutcome::Drained(drain) | LoopOutcome::TaskDrained(drain), _)) => {
                 Err(NodeError(Stop::Drained(drain)))
             }
+            // As if the node had returned the command: its edges fire too, as in the reference.
             Ok((LoopOutcome::Parent(output), _)) => Err(NodeError(Stop::Own(output))),
             Err(error) => {
                 // Questions that are open in the called graph stay open with the task that called
@@ -137,6 +144,8 @@ impl Ctx {
         let key = task.cache().map(|cache| call.cache_key(&arg, cache));
         if let Some(returned) = key.as_ref().and_then(|key| call.cached(key)) {
             call.emit_update(&returned, true);
+            // On record although it is cached: the cache may have dropped it when the node runs
+            // again.
             let details =
                 TaskDetails { returned: Some(returned.clone()), ..TaskDetails::default() };
             call.record(details, Some(TaskStatus::Cached)).await?;
@@ -261,6 +270,7 @@ impl TaskContext {
         }
         let checkpointer =
             loop_context.storage.lent.clone().filter(|_| keep != SubgraphState::Stateless);
+        // A graph without checkpoints passes the checkpointer on to those within it.
         let lent = checkpointer.clone().or_else(|| loop_context.storage.lent.clone());
         let recorder = self.recorder().map(Arc::new);
         let mut enclosing = loop_context.enclosing.clone();
@@ -433,6 +443,7 @@ impl Call<'_> {
         let ended = |status| call_ended(self.id(), self.key.name(), status, self.at.id());
         record.ended = loop_context.run.report(|| status.map(ended)).flatten();
         {
+            // In memory too: where nothing is stored yet, another attempt finds it here.
             let mut calls = lock(&loop_context.calls);
             match calls.iter_mut().find(|called| called.key == self.key) {
                 Some(known) => {

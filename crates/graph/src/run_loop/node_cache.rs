@@ -79,6 +79,7 @@ impl NodeCache {
     /// recently used ones.
     pub(crate) fn put(&mut self, key: CacheKey, output: Arc<TaskOutput>, now: Duration) {
         self.drop_expired(now);
+        // Its old entry in `by_end` would remove the new result before its time.
         self.remove(&key);
         if self.results_max == 0 {
             return;

@@ -49,6 +49,7 @@ impl Start {
 
 impl From<Json> for Start {
     fn from(input: Json) -> Self {
+        // As `invoke(None)` of the reference.
         if input.is_null() { Self::Continue } else { Self::Input(input) }
     }
 }

@@ -42,6 +42,7 @@ pub(crate) fn choose_targets(route: &RouteFn, seen: Seen<'_>) -> Result<Vec<Goto
         NodeIdx::START => "a route from START".to_owned(),
         node => format!("a route of node `{}`", plan.node_name(node)),
     };
+    // Unwind safe: the route reads a copy of the state, which is dropped with the panic.
     let chosen = std::panic::catch_unwind(AssertUnwindSafe(|| route.choose(seen)));
     match chosen {
         Ok(Ok(goto)) => Ok(goto),

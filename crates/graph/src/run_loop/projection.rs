@@ -81,6 +81,7 @@ impl StoredStep {
         let mut checkpoint = found.checkpoint;
         checkpoint.machine = checkpoint.machine.over(graph.plan())?;
         if let StepOrigin::Continued(part) = origin {
+            // Later commands have added theirs to the record: the run saw only the first ones.
             let mut output = found.outside.output;
             output.writes.truncate(part.writes);
             output.goto.truncate(part.targets);
@@ -132,6 +133,8 @@ impl StoredStep {
     pub fn in_order<'a>(mut self, ids: impl Iterator<Item = &'a TaskId>) -> Self {
         let places: BTreeMap<_, _> = ids.zip(1usize..).collect();
         let mut due = std::mem::take(&mut self.due);
+        // The tasks of a branch start in the order of the checkpoint that it leaves, which only the
+        // event has.
         due.sort_by_key(|task| places.get(&self.id_of(task)).copied().unwrap_or_default());
         self.due = due;
         self
@@ -151,6 +154,8 @@ impl StoredStep {
 
     /// Finds a task by its id.
     fn find(&self, id: TaskId) -> Option<Found<'_>> {
+        // The handler of a failure is due nowhere: it is derived from the task that may have
+        // failed.
         let tasks = self.due.iter().flat_map(|task| [task.clone(), handler_of(task)]);
         for task in tasks {
             let key = key_of(&self.graph, &task);
@@ -184,6 +189,7 @@ impl StoredStep {
             .iter()
             .map(|task| {
                 let key = key_of(&self.graph, task);
+                // No event reports the hidden first node; it has a record only if it finished.
                 let has_finished = task.node == NodeIdx::START || finished.contains(&self.id(&key));
                 let record = self.find_record(&key).filter(|_| has_finished);
                 let output = record.and_then(TaskRecord::output);
@@ -270,6 +276,7 @@ impl StoredStep {
             Found::Node(task, _) if task.node == NodeIdx::START => None,
             Found::Node(task, key) => {
                 let mut record = self.find_record(&key)?.clone();
+                // A later attempt may have finished the task: at the time of this event it had not.
                 if !finished {
                     record.writes = TaskWrites::None;
                 }
@@ -374,6 +381,7 @@ impl StoredStep {
         let stops = &bounds.stops;
         let stopped = machine.changed_since_passed()
             && (stops.is_after_any(ran) || names.any(|name| stops.is_before_node(name)));
+        // A run that makes a change from outside ends with it.
         let changed = self.origin == StepOrigin::Made && self.source() == Source::Update;
         within && !stopped && !changed
     }

@@ -95,6 +95,7 @@ pub fn check_answer(
     answer: &Json,
     given_at: Timestamp,
 ) -> Result<(), RuntimeError> {
+    // The time of acceptance counts: a takeover decides as the process before did (ADR 0035).
     if matches!(question.ask, Ask::Approval(_)) && has_lapsed(question, given_at) {
         let problem = "the time for the decision is over, and the call counts as rejected";
         return Err(wrong_answer(question.id, &question.node, problem.to_owned()));
@@ -114,6 +115,8 @@ impl LoopContext {
     pub(crate) fn may_answer(&self, open: &[Interrupt]) -> bool {
         let given = |question: &Interrupt| self.run.answer(question.id).is_some();
         let expires = open.iter().any(|question| question.lapses_at().is_some());
+        // An answer without an id may be for any question: only the task finds out, by asking
+        // again.
         self.offers_answer() || open.iter().any(given) || expires && self.any_lapsed(open)
     }
 
@@ -153,6 +156,7 @@ impl TaskContext {
     ) -> Result<(u32, Option<Answer>), RuntimeError> {
         let index = self.task_state.next_question();
         let mut resume = lock(&self.task_state.resume);
+        // An answer that an earlier attempt took stands: what was done because of it is on record.
         if !resume.get(index as usize).is_some_and(Option::is_some) {
             let id = interrupt_id(self.id(), index);
             let given = self.loop_context.run.answer(id);
@@ -161,6 +165,7 @@ impl TaskContext {
             // The node sees it even if it asks otherwise now, and can ask again: an approval in a
             // copy of the thread, for example, is bound to the call of the other thread.
             let unchecked = given.is_none();
+            // Last: it can be taken once, by a question that has no answer of its own.
             let Some(answer) = given.or_else(|| self.task_state.take_answer()) else {
                 return Ok((index, None));
             };
@@ -180,6 +185,8 @@ impl TaskContext {
 
     /// Takes an answer to the same question of a task that has another id now.
     fn take_carried(&self, index: u32, question: &Question) -> Option<Json> {
+        // The carried answers were taken in a superstep that is closed. An equal question later
+        // asks anew.
         if self.loop_context.begun.load(Ordering::Relaxed) {
             return None;
         }

@@ -19,6 +19,7 @@ impl CallBook for TaskRecorder {
     /// when the loop waits.
     fn note(&self, call: Arc<CallRecord>) {
         self.task_state.calls.put(call);
+        // The loop may wait for its tasks: it stores the call then, without waiting for their end.
         self.loop_context.noted.notify_one();
     }
 
@@ -40,6 +41,8 @@ impl TaskRecorder {
         let exit = loop_context.run.stores_last_only();
         let Some(checkpointer) = loop_context.storage.checkpointer.as_ref().filter(|_| !exit)
         else {
+            // Nothing is stored before the end: if the process dies, the run is repeated with its
+            // effects.
             of.put(call);
             return Ok(());
         };
@@ -57,6 +60,7 @@ impl TaskRecorder {
         checkpointer
             .put_tasks(&loop_context.address, loop_context.graph.plan(), self.of, tasks)
             .await?;
+        // Stored: the guard has nothing to give back.
         taken.calls = None;
         Ok(())
     }

@@ -61,6 +61,7 @@ pub(crate) fn within_span<T: 'static>(
     span: &Span,
     future: BoxFuture<'static, T>,
 ) -> BoxFuture<'static, T> {
+    // Without a subscriber the future is not boxed once more.
     match span.is_disabled() {
         true => future,
         false => Box::pin(future.instrument(span.clone())),

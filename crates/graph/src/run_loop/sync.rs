@@ -14,6 +14,7 @@ pub(crate) async fn yield_turn() {
         if std::mem::replace(&mut waited, true) {
             return std::task::Poll::Ready(());
         }
+        // Woken at once, behind the tasks that are ready already.
         cx.waker().wake_by_ref();
         std::task::Poll::Pending
     })

@@ -22,6 +22,7 @@ fn json_object(plan: &Plan, slots: &Slots, channels: impl Iterator<Item = Channe
 
 /// The current output of a graph.
 pub(crate) fn output_json(plan: &Plan, slots: &Slots) -> Json {
+    // The first channel of a flow is its result, the second the value for its next turn.
     if plan.is_single() {
         return plan.value_json(slots, ChannelIdx(0)).unwrap_or_default();
     }

@@ -45,6 +45,8 @@ impl Threads {
         let tasks = std::mem::take(&mut put.tasks);
         match self.get(at) {
             Some(graph) => {
+                // Outcomes belong to the checkpoint at which their tasks were due, not to the one
+                // that closes their superstep.
                 if let Some(entry) = put.of.and_then(|of| graph.get_mut(of)) {
                     entry.add(tasks);
                 }
@@ -74,6 +76,7 @@ impl Threads {
 
     /// The graphs of a thread.
     fn of<'a>(&'a self, thread: &'a str) -> impl Iterator<Item = (&'a CheckpointAddress, usize)> {
+        // The empty namespace, that of the outermost graph, is the least.
         let first = CheckpointAddress { thread: thread.into(), ns: nowhere() };
         let all = self.places.range(first..).map(|(place, index)| (place, *index));
         all.take_while(move |(place, _)| &*place.thread == thread)
@@ -87,6 +90,7 @@ impl Threads {
         for (place, index) in gone {
             self.places.remove(&place);
             if let Some(graph) = self.graphs.get_mut(index) {
+                // Not removed: `places` has the indices of the graphs behind it.
                 *graph = Graph::default();
             }
         }
@@ -249,6 +253,7 @@ impl Checkpointer for InMemoryCheckpointer {
     ) -> BoxFuture<'a, Result<Vec<StoredCheckpoint>, CheckpointerError>> {
         let mut threads = self.lock();
         let Some(graph) = threads.get(at) else { return ready_future(Vec::new()) };
+        // A checkpoint that was pruned still bounds the page, at the place where it was.
         let end = before.map(|before| graph.find(before).unwrap_or_else(|at| at));
         let older = graph.0.iter().take(end.unwrap_or(usize::MAX)).rev();
         ready_future(older.take(limit).map(|entry| entry.saved()).collect())
@@ -261,6 +266,7 @@ impl Checkpointer for InMemoryCheckpointer {
         puts: CheckpointWrites,
     ) -> WriteResult<'a> {
         let mut threads = self.lock();
+        // Under one lock: readers find all checkpoints of the write or none.
         for put in puts {
             threads.put(at, put);
         }
@@ -287,6 +293,7 @@ impl Checkpointer for InMemoryCheckpointer {
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         let mut threads = self.lock();
         if let Some(entry) = threads.get(at).and_then(|graph| graph.get_mut(of)) {
+            // A command without an answer must not remove one that no question has taken yet.
             let before = entry.outside.take().and_then(|before| before.resume);
             let resume = outside.resume.or(before);
             entry.outside = Some(Box::new(ExternalInput { resume, ..outside }));

@@ -160,10 +160,13 @@ impl TaskPause {
     /// Adds a newer pause, of an attempt that may have failed.
     fn merge(&mut self, newer: Self, failed: bool) {
         match newer {
+            // Each attempt runs the task from its first line: its questions are all that are open.
             Self::Asked(questions) | Self::Passed(questions) if !questions.is_empty() => {
                 *self = Self::Asked(questions);
             }
             newer @ Self::AskedAndDue(_) => *self = newer,
+            // The questions are open no longer: the task runs again without an answer. They stay on
+            // record, because another answer at this checkpoint begins a branch by their ids.
             newer if failed || matches!(newer, Self::Stopped) => {
                 *self = match std::mem::take(self) {
                     Self::Asked(questions)
@@ -179,6 +182,7 @@ impl TaskPause {
 
 /// Members of [`TaskDetails`] as they are read from a record.
 #[derive(Default, Deserialize)]
+// Closed: a member of a later build is refused, rather than lost with the next write.
 #[serde(default, deny_unknown_fields)]
 struct StoredDetails {
     #[serde(deserialize_with = "some")]
@@ -399,6 +403,8 @@ impl TaskRecord {
         }
         let output = Arc::make_mut(output);
         output.writes.retain(|(index, _)| !plan.is_untracked(*index));
+        // As in the reference, where a task has finished if it has a stored write: the value would
+        // be lost, so the task runs again.
         if output.writes.is_empty() && output.goto.is_empty() && !edges {
             self.writes = TaskWrites::None;
         }
@@ -406,6 +412,8 @@ impl TaskRecord {
 
     /// Adds a newer record of the same task. Writes that are on record stay.
     pub fn merge(&mut self, newer: Self) {
+        // The first result stands, as in the reference: the current state of the thread has shown
+        // it.
         if matches!(self.writes, TaskWrites::None) {
             self.writes = newer.writes;
         }
@@ -425,6 +433,7 @@ impl TaskRecord {
             (newer, older) => newer.or(older),
         };
         details.pause.merge(newer.pause, failed);
+        // An attempt begins with the answers before it, so that its list contains them.
         details.answers = newer.answers.or_else(|| details.answers.take());
     }
 }

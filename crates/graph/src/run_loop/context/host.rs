@@ -151,6 +151,7 @@ impl Host {
     pub(crate) fn id_block(&self) -> u128 {
         const BLOCK: u128 = 1 << 32;
         let before = self.next_id().0;
+        // Runs at the same time count within blocks of their own, so that an id takes no lock.
         let mut last = lock(&self.0.ids);
         *last = (*last).max(before + BLOCK);
         before
@@ -160,6 +161,7 @@ impl Host {
     /// If the clock is behind it, they follow at a random distance, because another process whose
     /// clock is behind issues ids after the same checkpoint.
     pub(crate) fn seen_id(&self, id: CheckpointId) {
+        // Processes that draw different distances have room for 2^24 ids between them.
         const SPACING: u32 = 24;
         let mut last = lock(&self.0.ids);
         if *last == 0 {
@@ -172,6 +174,7 @@ impl Host {
     }
 
     pub(crate) fn cached(&self, key: &CacheKey) -> Option<Arc<TaskOutput>> {
+        // By elapsed time, which does not jump with the clock of the system.
         lock(&self.0.cache).get(key, self.0.clock.elapsed())
     }
 

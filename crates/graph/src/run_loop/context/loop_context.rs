@@ -31,6 +31,7 @@ impl Replay {
 
     /// Returns `true` if a graph is run for the first time, whatever task runs it.
     pub(crate) fn first_visit(&self, ns: &str) -> bool {
+        // Without the last task, whose id is another on the branch.
         let stable = ns.rsplit_once(':').map_or(ns, |(stable, _)| stable);
         lock(&self.visited).insert(stable.to_owned())
     }
@@ -160,6 +161,7 @@ impl LoopContext {
             address,
             storage: within.storage,
             entry: AtomicU8::new(RunEntry::Passed as u8),
+            // One set of visits for all loops of the run: a graph goes back to its old state once.
             replay: Mutex::new(lock(&self.replay).clone()),
             enclosing: within.enclosing,
             outer: Some(within.outer),
@@ -187,6 +189,7 @@ impl LoopContext {
 
     /// Returns `true` if this loop and those around it store checkpoints to resume from.
     pub(crate) fn is_durable(&self) -> bool {
+        // If a loop around stores nothing, a resumed run starts it over, and this one with it.
         let around = self.outer.as_ref().is_none_or(|outer| outer.loop_context.is_durable());
         self.storage.checkpointer.is_some() && around
     }
@@ -205,6 +208,7 @@ impl LoopContext {
 
     /// Takes the answer of this loop that belongs to no task yet.
     pub(crate) fn take_answer(&self) -> Option<Json> {
+        // Taken, not read: it is for one question only, as in the reference.
         lock(&self.answer).take()
     }
 

@@ -54,6 +54,8 @@ impl LoopContext {
     /// Waits until the checkpoints are stored that the open superstep depends on: those of this loop
     /// and of the loops around it. Cancel safe.
     pub(crate) async fn stored(&self) -> Result<(), CheckpointerError> {
+        // The first write that failed fails the caller: what it stores would follow from a
+        // checkpoint that may be missing.
         for behind in self.write_progresses() {
             behind.stored().await?;
         }

@@ -29,6 +29,8 @@ impl TaskContext {
             own: None,
         };
         if let Some(recorder) = &self.recorder {
+            // The record of the calling task has the answers that led to its calls: they are stored
+            // before an effect.
             let own = Some(Arc::new(own()));
             return Some(TaskRecorder { own, ..TaskRecorder::clone(recorder) });
         }

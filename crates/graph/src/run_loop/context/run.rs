@@ -83,6 +83,7 @@ impl RunContext {
     /// Issues an id for a checkpoint: greater than all that the run issued before, and than all
     /// that its thread had when the run began.
     pub(crate) fn next_id(&self) -> CheckpointId {
+        // Reserved at the first use: by then the loop has recorded the newest id of the thread.
         let before = self.ids.get_or_init(|| self.host.id_block());
         CheckpointId(before + 1 + u128::from(self.given.fetch_add(1, Ordering::Relaxed)))
     }
@@ -95,6 +96,7 @@ impl RunContext {
 impl RunContext {
     /// Reason to stop after the superstep, when a node or its process asked for that.
     pub(crate) fn drained(&self) -> Option<Drain> {
+        // Before a shutdown, which only releases the run: the request of a node ends it.
         if self.drains.load(Ordering::Relaxed) {
             return lock(&self.drain).clone().map(Drain::Requested);
         }

@@ -75,6 +75,8 @@ impl TaskState {
     pub(crate) fn next_question(&self) -> u32 {
         loop {
             let index = self.asked.fetch_add(1, Ordering::Relaxed);
+            // The result on record took the answer. Its number is passed over, so that later
+            // questions have the ids under which they were asked.
             if !lock(&self.taken).contains(&index) {
                 return index;
             }
@@ -120,6 +122,8 @@ impl TaskState {
 
     /// An answer that belongs to no task yet. It can be taken once.
     pub(crate) fn take_answer(&self) -> Option<Json> {
+        // Decided when the task began, as in the reference: if another task has taken the answer,
+        // this one does not take that of the loop around.
         if self.offered {
             return self.loop_context.take_answer();
         }
@@ -241,6 +245,7 @@ impl TaskContext {
         host.environment().takes(id, ask, given);
         let (Given::Answer(value) | Given::Default(value)) = given;
         let known = host.environment().answer(id);
+        // An answer on record with another value is not the one that the task takes.
         known.filter(|known| known.value == *value).unwrap_or_else(|| Answer {
             value: value.clone(),
             answered_by: "local".to_owned(),

@@ -15,6 +15,7 @@ pub(crate) fn check_run(
     start: &Start,
     options: &Options,
 ) -> Result<(), RuntimeError> {
+    // Input is read again only from a checkpoint.
     if let (Start::Input(input), Some(_)) = (start, host.checkpointer())
         && !can_be_read_back(input)
     {
@@ -26,6 +27,7 @@ pub(crate) fn check_run(
         return Err(RuntimeError::OtherState { what, fix });
     }
     let plan = graph.plan();
+    // The reference ignores stops at nodes that it does not have.
     if graph.settings().ignores_unknown {
         return Ok(());
     }

@@ -283,12 +283,16 @@ impl Run {
             None => run.await,
             Some(limit) => match select(Box::pin(run), clock.sleep(limit)).await {
                 Either::Left((ended, _)) => ended,
+                // Dropping the run cuts its tasks off at their await points; stored checkpoints
+                // stay.
                 Either::Right(_) => {
                     return Err(RuntimeError::DeadlinePassed { limit_ms: millis(limit) });
                 }
             },
         };
+        // Errors outside of nodes quote values too, such as one that a channel refused.
         let (ended, run_loop) = ended.map_err(|error| error.shaped(&hidden))?;
+        // A shutdown is no end: another process continues the run.
         let is_released = matches!(
             ended,
             LoopOutcome::Drained(Drain::Shutdown) | LoopOutcome::TaskDrained(Drain::Shutdown)
@@ -438,6 +442,7 @@ impl RunStream {
 
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamItem>> {
         loop {
+            // Before the run is polled: it makes no progress while its events are not read.
             if let Some(item) = lock(&self.queue).pop_front() {
                 return Poll::Ready(Some(item));
             }

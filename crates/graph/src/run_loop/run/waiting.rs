@@ -48,7 +48,9 @@ pub(crate) async fn run_to_end(
         };
         let Some(wake) = wake else { return Ok((ended, run_loop)) };
         let rule = run_loop.loop_context.graph.settings().steps;
+        // Supersteps before the wait count.
         going.step_limit = Some(run_loop.position.steps_left(rule));
+        // The run has made newer checkpoints: from the named one it would begin another branch.
         going.at = None;
         clock.sleep(wake.since(clock.now())).await;
         let shared = Arc::new(again(&run_loop.loop_context.run));

@@ -17,6 +17,7 @@ pub(crate) struct CallEvents {
 
 impl Emit for CallEvents {
     fn emit_of(&self, message: &MessageId, event: AiEvent) {
+        // The next attempt derives the same ids of messages: late text would be taken for its own.
         if self.signals.is_cut_off() {
             return;
         }

@@ -27,6 +27,7 @@ impl LoopContext {
     /// were not read yet.
     pub(crate) fn emit_again(&self, id: weftwork_types::CheckpointId, metadata: &Metadata) {
         let to = self.run.sink.as_ref().map(|sink| &sink.to);
+        // Events that were sent to a channel may have been read.
         let Some(Destination::Queue(queue)) = to else { return };
         for item in lock(queue).iter_mut() {
             let event = match &mut item.event {
@@ -61,6 +62,8 @@ impl LoopContext {
         let plan = self.graph.plan();
         let record = &slot.record;
         let name = slot.name(&self.graph);
+        // In the order of the reference: updates, values with the questions, the result of the
+        // task.
         if record.output().is_none() && !record.questions().is_empty() {
             self.emit_questions(record, slots);
         } else if let Some(output) = record.output()
@@ -68,6 +71,7 @@ impl LoopContext {
         {
             self.emit(frames::update_event(plan, self.is_nested(), name, output, cached));
         }
+        // As in the reference, a task that is not run has no result event.
         if !cached && self.run.wants(Modes::TASKS | Modes::DEBUG) {
             let id = slot.id(&self.address.ns, &self.graph);
             let ended = frames::task_ended(plan, id, name, record);

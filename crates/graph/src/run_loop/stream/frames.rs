@@ -45,6 +45,7 @@ pub(crate) fn update_event(
 /// The outcome of a task of a node.
 pub(crate) fn task_ended(plan: &Plan, id: TaskId, name: &str, record: &TaskRecord) -> TaskEnded {
     let result = record.output().map(|output| {
+        // The second channel of a flow is the value for its next turn, which is no result.
         shown_writes(plan, output, |index| !plan.is_single() || index == ChannelIdx(0))
     });
     let asks = record.output().is_none();

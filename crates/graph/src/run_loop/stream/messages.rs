@@ -33,6 +33,7 @@ impl LoopContext {
                 MessageWrite::Put(message) => &message.id,
                 MessageWrite::Remove { remove } => remove,
             };
+            // Two nodes may return the same message in one superstep: the first emits it.
             if lock(&self.run.messages).insert(id.to_string()) {
                 self.emit_part(by, MessagePart::Returned(message));
             }
@@ -107,6 +108,7 @@ impl TaskContext {
     }
 
     fn emit_reset(&self, id: MessageId) {
+        // Not known any more: the next attempt may return the message without chunks before it.
         lock(&self.loop_context.run.messages).remove(id.as_str());
         self.loop_context.emit_part(&self.source_of_messages(), MessagePart::Reset { id });
     }

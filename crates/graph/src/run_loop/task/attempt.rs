@@ -107,6 +107,7 @@ impl TaskRunner {
     }
 
     pub(crate) fn ctx(&self, attempt: u32) -> Ctx {
+        // The idle limit counts from the start of the attempt.
         let beat = millis(self.at.loop_context.run.host.clock().elapsed());
         Ctx(Arc::new(AttemptContext {
             node: Arc::clone(self.at.key.name()),
@@ -173,6 +174,8 @@ impl TaskRunner {
             self.at.reset_chunks();
             clock.sleep(wait).await;
             attempt += 1;
+            // Graphs that the task runs continue where the failed attempt stopped, as in the
+            // reference.
             self.at.entry = RunEntry::Resumes;
             // The failed attempt may have started calls that left no record.
             self.at.earlier = self.at.earlier.max(Earlier::Attempts);
@@ -202,6 +205,7 @@ impl TaskRunner {
             return Ok(future.await);
         }
         let cut = std::pin::pin!(self.time_out(ctx, limits.run, limits.idle));
+        // The node is polled first: a result at the limit counts.
         match select(std::pin::pin!(future), cut).await {
             Either::Left((ended, _)) => Ok(ended),
             Either::Right((fault, _)) => Err(fault),
@@ -213,6 +217,7 @@ impl TaskRunner {
         let clock = self.at.loop_context.run.host.clock();
         let began = clock.elapsed();
         loop {
+            // At each wake: heartbeats move the end of the idle limit.
             let now = clock.elapsed();
             let left =
                 |since: Duration, limit: Duration| since.saturating_add(limit).saturating_sub(now);
@@ -266,6 +271,7 @@ pub(crate) fn finish_attempt(
         Ok(Ok(output)) => follow_result(at, node, follows, output),
         Ok(Err(NodeError(Stop::Own(output)))) => follow_result(at, node, follows, *output),
         Ok(Err(NodeError(Stop::Failed(fault)))) => {
+            // Questions asked beside the failure stay open. The reference drops them.
             let open = if all { ctx.map(Ctx::take_open) } else { None };
             let open = open.unwrap_or_default();
             TaskOutcome::Failed(Box::new(Failed { fault, partial: None, open }))
@@ -286,6 +292,7 @@ pub(crate) fn finish_attempt(
     // What a closer writes depends on a checkpoint that is not stored yet.
     let closes = at.purpose == Purpose::Close;
     let muted = || closes || ctx.is_some_and(|ctx| ctx.0.muted.load(Ordering::Relaxed));
+    // Not if a route failed: the task has no result then.
     if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() && !muted() {
         at.emit_messages(messages);
     }
@@ -379,6 +386,8 @@ pub(crate) fn routed_after(
     }
     let plan = graph.plan();
     let wrote = !output.writes.is_empty() || !output.goto.is_empty() || plan.has_edges(node);
+    // A route sees the writes of its own node only, as in the reference: the order in which tasks
+    // end must not show.
     let ahead = plan.ahead(slots, node, &output).map(Box::new);
     let view = ahead.as_ref().map(|ahead| ahead.seen(plan));
     for route in routes {

@@ -21,6 +21,7 @@ pub(crate) fn name_of<'a>(graph: &'a CompiledGraph, task: &Task) -> &'a Arc<str>
 
 /// The task that handles another one's failure.
 pub(crate) fn handler_of(failed: &Task) -> Task {
+    // The position of a send tells apart the handlers of sends to one node.
     let path = Path::Handler(match failed.path {
         Path::Push(index) => Some(index),
         _ => None,

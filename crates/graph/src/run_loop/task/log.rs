@@ -27,6 +27,7 @@ pub fn tasks_due(
             let node = Arc::clone(plan.shared_name(task.node));
             let path = task.path;
             let triggers = trigger_names(plan, task.node, path);
+            // The tasks run in the superstep after that of the checkpoint.
             let id = TaskKey::Node { node: Arc::clone(&node), path }.id(ns, id, step + 1);
             due.push(TaskDue { id, node: node.to_string(), triggers, finished: false });
         }

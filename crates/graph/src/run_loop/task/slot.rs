@@ -140,11 +140,14 @@ impl OpenTask {
 
     /// Takes the calls that are to be stored.
     pub(crate) fn take_calls(&self) -> Calls {
+        // A task without a state has made no call: calls are noted there.
         self.task_state.get()?.calls.take_fresh()
     }
 
     /// The task with its writes; `nothing` if it has not finished.
     pub(crate) fn done<'a>(&'a self, nothing: &'a TaskOutput) -> Done<'a> {
+        // A task with a handled failure has no writes. Its triggers count as read all the same, or
+        // it would be due again.
         let output = self.record.output().map_or(nothing, |output| output);
         Done { task: &self.task, output, edges: self.record.writes.follows_edges() }
     }

@@ -58,6 +58,8 @@ impl Future for Spawned {
 impl Drop for Spawned {
     fn drop(&mut self) {
         if !self.task.is_finished() {
+            // Before the abort, which takes effect at the next await point: calls until then are
+            // refused.
             self.signals.cut_off();
             self.cut.abort();
             // What has not begun to run never does.

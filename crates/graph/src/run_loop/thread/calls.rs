@@ -37,6 +37,7 @@ impl CompiledGraph {
             for saved in page {
                 let calls = saved.tasks.into_iter().filter_map(|(_, record)| record.calls);
                 let mut calls: Vec<_> = calls.flat_map(|calls| calls.0).collect();
+                // Pages come newest first: the list is reversed as a whole at the end.
                 calls.reverse();
                 found.extend(calls);
             }

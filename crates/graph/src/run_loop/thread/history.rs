@@ -73,6 +73,7 @@ impl CompiledGraph {
             return Ok(Vec::new());
         }
         let all = filter.source.is_none() && filter.step.is_none();
+        // The store filters neither by source nor by superstep: its limit would cut off matches.
         let limit = if all { filter.limit } else { usize::MAX };
         let saved = checkpointer.list(&place, graph.plan(), filter.before, limit).await?;
         let wanted = saved.into_iter().filter(|saved| {

@@ -137,6 +137,7 @@ impl CompiledGraph {
         }
         let mut graph = self.clone();
         let mut own = false;
+        // A part of digits is taken as the number of a graph that a task calls, not as a node.
         for part in at.ns.split('|').filter(|part| !part.bytes().all(|b| b.is_ascii_digit())) {
             let name = part.split(':').next().unwrap_or_default();
             let known = graph.clone();
@@ -151,6 +152,8 @@ impl CompiledGraph {
             graph = inner;
         }
         if own {
+            // State that lasts as long as the thread is stored under its node, whichever task runs
+            // the graph.
             place.ns = without_tasks(&place.ns).into();
         }
         Ok((graph, place))
@@ -210,12 +213,14 @@ impl Inspection<'_> {
             let key = key_of(self.graph, task);
             let record = record_of(&records, &key);
             let id = key.id(&place.ns, checkpoint.id, step);
+            // A checkpoint of the history names all tasks that were due there, as in the reference.
             if !(live && self.is_over(task, record, &records)) {
                 next.push(key.name().to_string());
             }
             let state = self.state_of(place, task.node, &key, id).await?;
             tasks.push(self.task_snapshot(task, &key, id, record, live, state));
         }
+        // Results of the open superstep count in the current state only, as in the reference.
         if live {
             self.apply_finished(&mut machine, &due, &records)?;
         }

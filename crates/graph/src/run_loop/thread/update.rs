@@ -361,6 +361,7 @@ impl ThreadUpdate<'_> {
         let mut written = Vec::new();
         from.machine.apply(&mut done, &mut written)?;
         written.extend(kept);
+        // Tasks of an older checkpoint keep the records that they have: the change begins a branch.
         let records = if self.first && from.superseded { TaskRecords::new() } else { records };
         self.put(from, Source::Update, &written, records).await
     }
@@ -421,6 +422,7 @@ impl ThreadUpdate<'_> {
     }
 
     async fn next_id(&self) -> Result<CheckpointId, RuntimeError> {
+        // The clock may be behind that of the process which made the newest checkpoint.
         let newest = self.checkpointer.newest_of_all(&self.address.thread).await?;
         newest.into_iter().for_each(|id| self.host.seen_id(id));
         Ok(self.host.next_id())
@@ -439,9 +441,11 @@ impl ThreadUpdate<'_> {
         let step = if fresh && source == Source::Input { -1 } else { from.metadata.step + 1 };
         let parents = from.metadata.parents.clone();
         let id = self.next_id().await?;
+        // Keys of calls after the change must not find the calls of the branch that it leaves.
         let branch = if fresh || from.superseded { Some(id) } else { from.metadata.branch };
         let metadata = Metadata { source, step, parents, branch, delta };
         let mut machine = from.machine;
+        // Nodes that were due stay due, and the record of updates names only those of the change.
         machine.forget_updated();
         let checkpoint = Checkpoint { id, parent: from.id, metadata, machine };
         self.store_checkpoint(checkpoint, from.id, records, &from.metadata, &from.hint).await

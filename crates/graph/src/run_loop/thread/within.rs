@@ -105,6 +105,7 @@ impl CompiledGraph {
             let around = keys.filter(|key| &**key.name() == name).find(|key| {
                 task.is_none_or(|task| key.id(&place.ns, id, step).to_string() == task)
             });
+            // No due task runs this graph: there is nothing to wake.
             let Some(key) = around else { return Ok(()) };
             let task = key.id(&place.ns, id, step);
             let inner = graph.plan().node_idx(name);

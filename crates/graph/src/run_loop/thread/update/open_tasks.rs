@@ -108,6 +108,7 @@ impl ThreadUpdate<'_> {
     pub(super) fn is_sent_again(&self, task: &Task, output: &TaskOutput) -> bool {
         output.goto.iter().any(|goto| match goto {
             Goto::Send { node, arg } => {
+                // By value: a send has no identity beyond its superstep.
                 self.graph.plan().node_idx(node) == Some(task.node)
                     && task.arg.as_ref().is_some_and(|sent| sent.json == arg.json)
             }
