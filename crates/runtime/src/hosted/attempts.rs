@@ -82,6 +82,7 @@ impl Workers {
 impl AttemptHistory {
     pub(super) fn read(&mut self, event: &AiEvent) {
         self.open_steps.read(event);
+        // Not reset by a requeue: what was paid before it counts against the budget.
         self.usage.read(event);
         match event {
             AiEvent::RunStarted { .. } => self.begun = true,

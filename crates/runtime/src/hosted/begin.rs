@@ -27,6 +27,7 @@ pub(super) async fn first_action(
 ) -> Result<FirstAction, RuntimeError> {
     let missing = || RuntimeError::NothingToContinue { thread: run.claim.at.thread.to_string() };
     Ok(match run.row.new.input.clone() {
+        // The change was committed with the start of the run: a second one would write it twice.
         RunInput::Update { .. } if begun => FirstAction::Nothing,
         // The state before the runs that it rolls back is that of a new thread.
         RunInput::Update { .. }

@@ -50,6 +50,7 @@ impl ClaimedRun {
             // A commit in progress may finish; after this time the run is released without it.
             drop(tokio::time::timeout(LAST_COMMIT, writer.idle()).await);
         };
+        // The run is polled first: an end that is ready with the cut is recorded, and not repeated.
         let ended = tokio::select! {
             biased;
             ended = Box::pin(self.run_to_end(&writer)) => Some(ended),
@@ -59,6 +60,7 @@ impl ClaimedRun {
             Some(ended) => ended,
             None => Box::pin(self.release(&writer)).await,
         };
+        // An unrecorded end is still tried, and its commit includes these facts.
         if !matches!(ended, ClaimEnd::Unrecorded(_)) {
             Box::pin(writer.bill_the_rest()).await;
         }
@@ -92,11 +94,15 @@ impl ClaimedRun {
                 Ok(None) => return self.release(writer).await,
                 Err(error) => error,
             };
+            // A further attempt executes again what was held. Its calls are in the log of the writer
+            // or in the store, and are not made again.
             writer.forget_held().await;
             if self.wait_to_repeat(&error).await {
                 continue;
             }
             let RuntimeError::Store(error) = error else { break error };
+            // A cancelled run does not wait for its store: its end is recorded when the store is
+            // back.
             if self.is_cancelled() {
                 break error.into();
             }
@@ -198,6 +204,7 @@ impl ClaimedRun {
             FirstAction::Update(update) => {
                 let at = self.at(begins_at);
                 self.graph.update(&local, &at, vec![vec![update]]).await?;
+                // The state is read below: the change must be in the store.
                 writer.let_go().await?;
             }
             FirstAction::Nothing => {}

@@ -22,6 +22,8 @@ impl LazyOutcome {
             Self::Ready(outcome) => outcome,
             Self::Completed(finished) => finished
                 .try_outcome()
+                // The store has the run as completed. Only callers in this process learn that its
+                // output cannot be made.
                 .unwrap_or_else(|error| RunOutcome::Failed { fault: error.fault() }),
         };
         outcome.in_form(StateForm::Shown)

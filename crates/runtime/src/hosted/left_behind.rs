@@ -213,6 +213,7 @@ async fn calls_of(
     let store = run.context.store.as_ref();
     let who = &run.who;
     let records = match store.calls(who, &work.thread).await {
+        // A thread from which this one was forked was deleted, with its records.
         Err(StoreError::NotFound { .. }) => return Ok(Vec::new()),
         records => records?,
     };
@@ -234,6 +235,7 @@ async fn calls_of(
             logged.read_run(run, &row).await?;
         }
     }
+    // Calls before the first of these runs belong to other work.
     begun.values_mut().for_each(|times| times.retain(|at| since.is_some_and(|since| *at >= since)));
     let new_id = || MessageId::from_uuid(Uuid::from_u128(run.context.clock.unique()));
     if let LeftRuns::Lost(_) = work.runs {

@@ -35,6 +35,7 @@ impl ClaimedRun {
         if let Some(after) = &options.interrupt_after {
             run = run.interrupt_after(after.clone());
         }
+        // Stored as a time: waiting for a worker and takeovers count.
         if let Some(deadline) = options.deadline {
             run = run.deadline(deadline.since(self.context.clock.now()));
         }
@@ -48,6 +49,8 @@ impl ClaimedRun {
                 run = run.whole_state();
             }
         }
+        // A run that has begun continues at its own newest checkpoint: at the named one it would
+        // begin another branch.
         if !attempts.begun {
             run = self.begin_at_checkpoint(run, begins_at);
         }

@@ -28,10 +28,12 @@ impl RunResources {
         let mut budget = run.context.budgets.open(&scope).await?;
         if let Some(limits) = run.context.thread_budget {
             let usage = StoredUsage { store: run.context.store.as_ref(), who: &run.who };
+            // Usage of this run is in `used` already.
             let used = used + usage.of_other_runs(&run.claim.at).await?;
             budget = Arc::new(BudgetWithin::new(budget, LimitedBudget::new(limits, used)));
         }
         let options = &run.row.new.options;
+        // These limits hold for the run together with those that it continues.
         if let Some(limits) = options.budget {
             let used = used + options.spent.unwrap_or_default();
             budget = Arc::new(BudgetWithin::new(budget, LimitedBudget::new(limits, used)));
@@ -50,6 +52,7 @@ async fn make_dependencies(run: &ClaimedRun) -> Result<Dependencies, RuntimeErro
         }
     };
     let mut made = run.context.provided.extend(&run.who, &run.row.new, made);
+    // An activity that was set aside has approvals that were bound to the thread of its instance.
     if let Some(activity) = &run.row.new.options.activity {
         made = made.with(BindingThread(activity.thread.clone()));
     }

@@ -317,6 +317,7 @@ impl Writer {
     /// wait for the store. Open questions stay open: the position of the thread does not change.
     pub(super) async fn failed(&self, outcome: RunOutcome) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
+        // The end of a run closes all questions of its thread that are not passed on with it.
         let interrupts = match self.context.store.interrupts(&self.who, &self.claim.at.thread).await
         {
             Ok(rows) => open_questions(rows),
