@@ -146,8 +146,7 @@ impl OpenTask {
 
     /// The task with its writes; `nothing` if it has not finished.
     pub(crate) fn done<'a>(&'a self, nothing: &'a TaskOutput) -> Done<'a> {
-        // A task with a handled failure has no writes. Its triggers count as read all the same, or
-        // it would be due again.
+        // A task with a handled failure has no writes, and still consumes the joins that led to it.
         let output = self.record.output().map_or(nothing, |output| output);
         Done { task: &self.task, output, edges: self.record.writes.follows_edges() }
     }

@@ -324,7 +324,7 @@ impl ThreadUpdate<'_> {
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         self.check_open_work(&from)?;
         let named = self.named(&from, &nodes)?;
-        // Nodes that are due stay due; sends are dropped with their superstep.
+        // Of the tasks that the change drops, those of sends are closed.
         let mut dropped = from.machine.due_in_order()?;
         dropped.retain(|task| {
             matches!(task.path, Path::Push(_)) && !named.contains(&Some(key_of(self.graph, task)))
@@ -445,7 +445,7 @@ impl ThreadUpdate<'_> {
         let branch = if fresh || from.superseded { Some(id) } else { from.metadata.branch };
         let metadata = Metadata { source, step, parents, branch, delta };
         let mut machine = from.machine;
-        // Nodes that were due stay due, and the record of updates names only those of the change.
+        // As in the reference: who loads the change starts its tasks in the order of the graph.
         machine.forget_updated();
         let checkpoint = Checkpoint { id, parent: from.id, metadata, machine };
         self.store_checkpoint(checkpoint, from.id, records, &from.metadata, &from.hint).await
