@@ -154,6 +154,8 @@ impl RunLoop {
         // it leaves.
         self.open.recorded_mut().iter_mut().for_each(|(_, record)| record.clear_questions());
         self.counters.clear_written();
+        // Before a task asks: otherwise the newest checkpoint would still be that of the branch that is
+        // left, and the answer would continue there.
         self.checkpoint(Source::Fork).await?;
         self.emit_start();
         // The answers follow the checkpoint that they are stored with. After a crash between them,

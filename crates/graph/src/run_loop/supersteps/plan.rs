@@ -116,8 +116,8 @@ impl RunLoop {
         if stops && self.stops.is_before(self.open.tasks(), graph) {
             return Ok(Some(LoopOutcome::Interrupted(Vec::new())));
         }
-        // Between supersteps only: all that ran is in the checkpoint, and nothing runs twice after
-        // it.
+        // After the stops, as in the reference: a run that continues passes the next stop, and one
+        // that is drained in front of it would skip it.
         Ok(self.loop_context.run.drained().map(LoopOutcome::Drained))
     }
 
@@ -381,6 +381,7 @@ impl RunLoop {
         let graph = &self.loop_context.graph;
         let stops = self.stops.has_after() && self.machine.changed_since_passed();
         if stops && self.stops.is_after(self.open.tasks(), graph) {
+            // The next superstep, which would report the checkpoint with its due tasks, is not planned.
             self.make_tasks()?;
             self.emit_checkpoint();
             self.open.clear_tasks();
