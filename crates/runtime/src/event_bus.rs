@@ -6,6 +6,7 @@ mod tests;
 mod text_buffer;
 
 pub(crate) use live::{Live, LiveReceiver, event_size};
+pub(crate) use text_buffer::LostText;
 
 use live::LiveQueue;
 use std::collections::{BTreeSet, VecDeque};
@@ -97,6 +98,10 @@ pub(crate) struct Attached {
     pub(crate) unsaved: Vec<Piece>,
     /// `true` if other text is stored. The commit of an event that voids it removes it.
     pub(crate) has_stored_text: bool,
+    /// Position of those who have received everything.
+    pub(crate) at: Position,
+    /// Texts of which a part was not retained: who has not received everything lacks it.
+    pub(crate) lost: Vec<LostText>,
     /// Events from now on.
     pub(crate) live: LiveReceiver,
 }
@@ -150,7 +155,9 @@ impl EventBus {
         let from = if state.synced { state.text.unsaved_from() } else { Position::END };
         let unsaved = state.text.unsaved().cloned().collect();
         let has_stored_text = state.text.is_partly_stored();
-        Some(Attached { from, unsaved, has_stored_text, live: state.live.attach() })
+        let at = state.text.at();
+        let lost = state.text.lost().to_vec();
+        Some(Attached { from, unsaved, has_stored_text, at, lost, live: state.live.attach() })
     }
 
     /// Returns the position before the first event of the claim.

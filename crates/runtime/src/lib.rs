@@ -33,7 +33,7 @@ pub use dependencies::DependencyError;
 pub use follow::FollowFrom;
 pub use fork::{FORKED_FROM, ForkSource, copy_thread, fork_thread};
 pub use inspect::{thread_history, thread_state};
-pub use modes::{Events, Frame, FrameContent, RunOutput, Selection, Subgraphs, Until};
+pub use modes::{Events, Frame, FrameContent, RunOutput, Selection, Subgraphs, Texts, Until};
 pub use runtime::{
     FollowTarget, Load, Output, OutputStream, Recovery, RemoteDeletions, Runtime, RuntimeBuilder,
     WeakRuntime, check_key, delete_remote_threads,

@@ -343,12 +343,17 @@ impl Thread {
         Ok(self.to_thread(id))
     }
 
-    /// Watches a run of the thread from a position; see [`Runtime::watch`].
+    /// Follows a run of the thread until its end; see [`Runtime::follow`].
     ///
     /// # Errors
-    /// As [`Runtime::watch`].
-    pub async fn watch(&self, run: &RunRef, after: Position) -> Result<RunHandle, RuntimeError> {
-        self.runtime.watch(&self.who, run, after).await
+    /// As [`Runtime::follow`].
+    pub async fn follow_run(
+        &self,
+        run: &RunRef,
+        from: impl Into<FollowFrom>,
+        select: Selection,
+    ) -> Result<OutputStream, RuntimeError> {
+        self.runtime.follow(&self.who, run, from, select).await
     }
 
     /// Waits for the end of a run, in whichever process it is executed. If the run ended only
@@ -358,11 +363,12 @@ impl Thread {
     /// A run that waits for timers is returned if another run with input of its own followed it.
     ///
     /// # Errors
-    /// As [`watch`](Self::watch).
+    /// As [`Runtime::watch`].
     pub async fn wait_through(&self, run: &RunRef) -> Result<EndedRun, RuntimeError> {
         let mut run = run.clone();
         loop {
-            let ended = self.end(self.watch(&run, Position::END).await?).await;
+            let handle = self.runtime.watch(&self.who, &run, Position::END).await?;
+            let ended = self.end(handle).await;
             if !ended.waits_for_time() {
                 return Ok(ended);
             }
@@ -428,7 +434,7 @@ impl Thread {
     /// None at present; an error that occurs later is the last element of the stream.
     pub async fn follow(
         &self,
-        from: FollowFrom,
+        from: impl Into<FollowFrom>,
         select: Selection,
     ) -> Result<OutputStream, RuntimeError> {
         self.runtime.follow(&self.who, &self.id, from, select).await

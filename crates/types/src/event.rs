@@ -3,7 +3,10 @@
 mod checkpoint;
 mod piece;
 mod position;
+mod received;
 mod stored;
+mod stream_position;
+mod text_reader;
 mod transcript;
 
 pub use checkpoint::{
@@ -11,7 +14,10 @@ pub use checkpoint::{
 };
 pub use piece::{Piece, PieceAt, PieceKind, ToolCallPart};
 pub use position::{FrameAddress, NoPosition, Position};
+pub use received::{MissingText, ReceivedText};
 pub use stored::{FromStored, StoredForm};
+pub use stream_position::{NoStreamPosition, ReceivedTexts, StreamPosition};
+pub use text_reader::{ReadText, TextChange, TextPart, TextReader};
 pub use transcript::{MessageText, OpenText, TextSource, Transcript};
 
 use crate::code::Fault;
@@ -418,5 +424,28 @@ impl RunEvent {
             (None, Some(piece)) => Some(piece.end),
             (None, None) => None,
         }
+    }
+
+    /// Returns the event for a reader at a position: of partial text, the part after it. `None` if
+    /// nothing follows the position. A position inside a character is rounded down to its start.
+    #[must_use]
+    pub fn rest(mut self, after: Position) -> Option<Self> {
+        let Some(at) = &self.piece else { return Some(self) };
+        let text = match &mut self.event {
+            AiEvent::TextDelta { delta }
+            | AiEvent::ReasoningDelta { delta }
+            | AiEvent::ToolCallDelta { delta, .. } => delta,
+            _ => return Some(self),
+        };
+        let length = text.len() as u64;
+        if at.end.seq == after.seq && !text.is_empty() {
+            let unread = at.end.bytes.saturating_sub(after.bytes).min(length);
+            if unread == 0 {
+                return None;
+            }
+            let read = usize::try_from(length - unread).unwrap_or(usize::MAX);
+            text.drain(..text.floor_char_boundary(read));
+        }
+        Some(self)
     }
 }

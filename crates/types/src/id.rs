@@ -114,7 +114,7 @@ pub fn to_key(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the text of an id that [`escape`] wrote; `None` for other texts.
-fn unescape(text: &str, mark: u8) -> Option<String> {
+pub(crate) fn unescape(text: &str, mark: u8) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

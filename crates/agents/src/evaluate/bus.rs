@@ -1,10 +1,12 @@
 //! The event bus: reports of evaluations to the program that makes them.
 
 use crate::prompt::PromptId;
+use futures_util::Stream;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use weftwork_types::ThreadId;
@@ -278,10 +280,10 @@ impl Subscription {
     /// # Cancel safety
     /// No event is lost.
     pub async fn next(&mut self) -> Option<PromptEvent> {
-        poll_fn(|cx| self.poll_next(cx)).await
+        poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    fn poll_next(&self, cx: &Context<'_>) -> Poll<Option<PromptEvent>> {
+    fn poll_event(&self, cx: &Context<'_>) -> Poll<Option<PromptEvent>> {
         let mut state = self.0.state();
         match state.events.pop_front() {
             Some(event) => Poll::Ready(Some(event)),
@@ -316,6 +318,15 @@ impl Subscription {
             }
             state = self.0.arrived.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+/// The events, until the bus is dropped.
+impl Stream for Subscription {
+    type Item = PromptEvent;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<PromptEvent>> {
+        self.poll_event(cx)
     }
 }
 

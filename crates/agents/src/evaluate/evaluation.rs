@@ -5,13 +5,15 @@ use super::request::{Ended, EvaluationRequest, Nested, Starting};
 use super::{Evaluated, EvaluationError, Evaluator};
 use crate::prompt::{Overrides, Prompt};
 use crate::session::Session;
+use futures_util::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use weftwork_types::event::RunEvent;
@@ -256,16 +258,17 @@ impl<T> EvaluationStream<'_, T> {
     /// # Cancel safety
     /// No event is lost.
     pub async fn next(&mut self) -> Option<RunEvent> {
-        poll_fn(|cx| {
-            if let Some(future) = &mut self.future
-                && let Poll::Ready(outcome) = future.as_mut().poll(cx)
-            {
-                self.outcome = Some(outcome);
-                self.future = None;
-            }
-            self.events.poll_recv(cx)
-        })
-        .await
+        poll_fn(|cx| self.poll_event(cx)).await
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<RunEvent>> {
+        if let Some(future) = &mut self.future
+            && let Poll::Ready(outcome) = future.as_mut().poll(cx)
+        {
+            self.outcome = Some(outcome);
+            self.future = None;
+        }
+        self.events.poll_recv(cx)
     }
 
     /// Reads the remaining events, and returns the outcome.
@@ -279,5 +282,14 @@ impl<T> EvaluationStream<'_, T> {
             (None, Some(future)) => future.await,
             (None, None) => unreachable!("a future that ended has left its outcome"),
         }
+    }
+}
+
+/// The events, until the evaluation has ended.
+impl<T: Unpin> Stream for EvaluationStream<'_, T> {
+    type Item = RunEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<RunEvent>> {
+        self.poll_event(cx)
     }
 }

@@ -96,7 +96,7 @@ impl AgentRuntime {
             from => Ok(from),
         };
         let from = from.map_err(|error| of_runtime(id.as_str(), error))?;
-        let select = Selection { modes: Modes::VALUES, ..Selection::default() };
+        let select = Selection { modes: Modes::VALUES, ..Selection::default() }.with_logged_texts();
         let output = self.runtime().follow(&self.who, &thread, from, select).await;
         let output = output.map_err(|error| of_runtime(id.as_str(), error))?;
         let subscription = InstanceSubscription {
@@ -176,7 +176,7 @@ impl InstanceSubscription {
     }
 
     async fn read_output(&mut self, output: Output) -> Result<(), AgentRuntimeError> {
-        let Output { run, output } = output;
+        let Output { run, output, .. } = output;
         match output {
             RunOutput::Event(event) => match event.event {
                 AiEvent::Done { outcome } => self.report_end(&run, outcome).await?,
@@ -188,6 +188,8 @@ impl InstanceSubscription {
                     }
                 }
             },
+            // Texts are read as the log has them.
+            RunOutput::Text(_) | RunOutput::Reset(_) => {}
             RunOutput::Frame(_) if self.ended.as_ref() == Some(&run.run) => {}
             RunOutput::Frame(frame) => {
                 let item = frame.item().filter(|item| item.ns.is_empty());

@@ -33,6 +33,8 @@ pub(super) struct TextBuffer {
     kept_bytes: usize,
     /// `true` if some of it exceeded the limit and was not retained.
     full: bool,
+    /// Texts of which a part was not retained.
+    lost: Vec<LostText>,
     /// `true` if the store may have text of earlier claims.
     left: bool,
 }
@@ -42,6 +44,26 @@ struct Said {
     piece: Piece,
     step: i64,
     told_at: Duration,
+}
+
+/// Text of a message or task of which a part was not retained, in one superstep.
+#[derive(Debug, Clone)]
+pub(crate) struct LostText {
+    /// Origin of the text.
+    pub(crate) at: PieceAt,
+    /// Superstep of the outermost graph.
+    pub(crate) step: i64,
+}
+
+impl LostText {
+    /// Returns `true` if an event voids the text.
+    pub(crate) fn is_void_with(&self, event: &AiEvent) -> bool {
+        match event {
+            AiEvent::AttemptReset(reset) => reset.voids(&self.at),
+            AiEvent::Done { .. } | AiEvent::TakenOver { .. } => true,
+            event => event.step().is_some_and(|step| self.step <= step),
+        }
+    }
 }
 
 /// Stored text of one message or task in one superstep.
@@ -83,6 +105,16 @@ impl TextBuffer {
     /// Returns the text that is not stored.
     pub(super) fn unsaved(&self) -> impl Iterator<Item = &Piece> {
         self.unsaved.iter().map(|said| &said.piece)
+    }
+
+    /// Returns the position of the watchers.
+    pub(super) fn at(&self) -> Position {
+        self.at
+    }
+
+    /// Returns the texts of which a part was not retained.
+    pub(super) fn lost(&self) -> &[LostText] {
+        &self.lost
     }
 
     /// Returns `true` if the store has text that is not void.
@@ -138,7 +170,13 @@ impl TextBuffer {
         };
         // Once some text was left out, later text is too: retained text has no gap.
         self.full |= self.kept_bytes.saturating_add(text.len()) > KEPT_BYTES_MAX;
-        if self.full || text.is_empty() {
+        if text.is_empty() {
+            return at;
+        }
+        if self.full {
+            if !self.lost.iter().any(|lost| lost.at.has_origin_of(&at) && lost.step == by.step) {
+                self.lost.push(LostText { at: at.clone(), step: by.step });
+            }
             return at;
         }
         self.kept_bytes += text.len();
@@ -191,8 +229,9 @@ impl TextBuffer {
         }
         let saved = self.saved.iter().map(|saved| saved.bytes);
         self.kept_bytes = saved.chain(self.unsaved().map(|piece| piece.text.len())).sum();
-        // Without retained text there is no gap that later text would show.
-        self.full &= self.kept_bytes > 0;
+        self.lost.retain(|lost| !is(&lost.at, lost.step));
+        // Without text that lost a part there is no gap that later text would show.
+        self.full &= !self.lost.is_empty();
         last
     }
 

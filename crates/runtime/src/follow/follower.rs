@@ -2,14 +2,14 @@
 
 use super::Interval;
 use super::log::{PageSize, RunLog, merge_pieces};
-use crate::event_bus::{Attached, EventBus, Live, LiveReceiver};
+use crate::event_bus::{Attached, EventBus, Live, LiveReceiver, LostText};
 use crate::live_runs::LiveRun;
 use futures_util::StreamExt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_types::BoxStream;
-use weftwork_types::event::{AiEvent, Position, RunEvent};
+use weftwork_types::event::{AiEvent, PieceAt, Position, RunEvent};
 use weftwork_types::run::RunStatus;
 
 /// A follower of a run and its position. It holds at most 64 KiB of events: one that does not
@@ -27,6 +27,9 @@ pub(crate) struct Follower {
     interval: Interval,
     /// `true` if the last event may have been received before the first read of the store.
     may_be_over: bool,
+    /// Texts of which it lacks a part that is not stored: what follows of them would be text with a
+    /// gap.
+    hidden: Vec<LostText>,
 }
 
 /// Events that a follower receives.
@@ -69,7 +72,10 @@ impl Follower {
     fn new(log: RunLog, at: Position, source: Source, extent: Extent) -> Self {
         let page = PageSize::new();
         let interval = Interval::new();
-        Self { log, at, next: VecDeque::new(), source, extent, page, interval, may_be_over: true }
+        let next = VecDeque::new();
+        let may_be_over = true;
+        let hidden = Vec::new();
+        Self { log, at, next, source, extent, page, interval, may_be_over, hidden }
     }
 
     /// Returns the events as a stream; an error ends it as a failed run.
@@ -132,7 +138,8 @@ impl Follower {
             self.source = Source::Stored;
             return Ok(VecDeque::new());
         }
-        let Attached { unsaved, live, .. } = attached;
+        let Attached { unsaved, at, lost, live, .. } = attached;
+        self.hidden = if self.at < at { lost } else { Vec::new() };
         self.source = Source::Here(live);
         Ok(merge_pieces(self.at, std::iter::empty(), unsaved.into_iter()))
     }
@@ -161,7 +168,8 @@ impl Follower {
         match event.position() {
             Some(at) => {
                 self.source = if done { Source::Over } else { Source::Here(live) };
-                Some(event).filter(|_| at > self.at).into_iter().collect()
+                let is_shown = at > self.at && !self.hides(&event);
+                Some(event).filter(|_| is_shown).into_iter().collect()
             }
             None if follows_claim => {
                 self.source = Source::Here(live);
@@ -174,6 +182,13 @@ impl Follower {
                 VecDeque::new()
             }
         }
+    }
+
+    /// Returns `true` for a text of which the follower lacks a part.
+    fn hides(&mut self, event: &RunEvent) -> bool {
+        self.hidden.retain(|lost| !lost.is_void_with(&event.event));
+        let is_of = |at: &PieceAt| self.hidden.iter().any(|lost| lost.at.has_origin_of(at));
+        event.piece.as_ref().is_some_and(is_of)
     }
 
     /// Reads the store until there are further events, or until the run can be followed here. That

@@ -7,30 +7,81 @@ use crate::live_runs::LiveThread;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_store::{RunRow, StoreError, ThreadRow, by_execution, invariants};
-use weftwork_types::event::Position;
+use weftwork_store::{RunRow, Store, StoreError, ThreadRow, by_execution, invariants};
+use weftwork_types::event::{Position, StreamPosition};
 use weftwork_types::run::RunRef;
 use weftwork_types::{Principal, RunId, ThreadId, Timestamp};
 
 /// Maximum number of events read at once to find the last one.
 const LOG_PAGE: usize = 256;
 
-/// Start of the output of a thread for a client that follows it.
+/// Place from which the output of a run or a thread is followed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FollowFrom {
-    /// The first run of the thread.
+    /// The start of the run, or of the first run of the thread.
     Start,
-    /// The first run that has not ended; if all have ended, the next run.
+    /// What happens from now on. Of a thread, it is the first run that has not ended, from its
+    /// start; if all have ended, the next run.
     #[default]
     Now,
     /// The output after a position, which the client has received.
-    After {
-        /// The run.
-        run: RunId,
-        /// Position in the output of the run.
-        at: Position,
-    },
+    After(StreamPosition),
+}
+
+impl FollowFrom {
+    /// The output of a run after a position, for a client that has no unfinished text.
+    #[must_use]
+    pub fn in_run(run: RunId, at: Position) -> Self {
+        Self::After(StreamPosition::in_run(run, at))
+    }
+}
+
+impl From<StreamPosition> for FollowFrom {
+    fn from(after: StreamPosition) -> Self {
+        Self::After(after)
+    }
+}
+
+/// The position is one of the run that is followed.
+impl From<Position> for FollowFrom {
+    fn from(at: Position) -> Self {
+        Self::After(at.into())
+    }
+}
+
+/// Start of a follower among the runs of a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ThreadStart {
+    Start,
+    Now,
+    After { run: RunId, at: Position },
+}
+
+impl ThreadStart {
+    pub(crate) fn of(from: &FollowFrom) -> Result<Self, RuntimeError> {
+        match from {
+            FollowFrom::Start => Ok(Self::Start),
+            FollowFrom::Now => Ok(Self::Now),
+            FollowFrom::After(StreamPosition { run: Some(run), at, .. }) => {
+                Ok(Self::After { run: run.clone(), at: *at })
+            }
+            FollowFrom::After(StreamPosition { at, .. }) if *at == Position::START => {
+                Ok(Self::Start)
+            }
+            FollowFrom::After(position) => {
+                Err(invariants::missing("run of position", position).into())
+            }
+        }
+    }
+
+    fn into_from(self) -> FollowFrom {
+        match self {
+            Self::Start => FollowFrom::Start,
+            Self::Now => FollowFrom::Now,
+            Self::After { run, at } => FollowFrom::in_run(run, at),
+        }
+    }
 }
 
 /// The runs of a thread in order, as they begin.
@@ -51,7 +102,7 @@ pub(crate) struct ThreadRuns {
 /// Position of a follower among the runs of a thread.
 enum RunPosition {
     /// No run was followed yet.
-    Begin(FollowFrom),
+    Begin(ThreadStart),
     /// All events of a run that were stored were received.
     After { run: RunId, at: Position },
 }
@@ -61,7 +112,7 @@ impl ThreadRuns {
         context: Arc<WorkerContext>,
         who: Principal,
         id: ThreadId,
-        from: FollowFrom,
+        from: ThreadStart,
     ) -> Self {
         let live = context.live.thread(&who.org, &id);
         let position = RunPosition::Begin(from);
@@ -81,11 +132,11 @@ impl ThreadRuns {
     /// on, however late it begins.
     pub(crate) async fn position(mut self) -> Result<FollowFrom, RuntimeError> {
         if let Some((run, at)) = self.next_run().await? {
-            return Ok(FollowFrom::After { run: run.run, at });
+            return Ok(FollowFrom::in_run(run.run, at));
         }
         Ok(match self.position {
-            RunPosition::Begin(from) => from,
-            RunPosition::After { run, at } => FollowFrom::After { run, at },
+            RunPosition::Begin(from) => from.into_from(),
+            RunPosition::After { run, at } => FollowFrom::in_run(run, at),
         })
     }
 
@@ -106,8 +157,8 @@ impl ThreadRuns {
         let thread = match store.thread(&self.who, &self.id).await {
             // Its first run creates it.
             Err(StoreError::NotFound { .. }) => {
-                if matches!(self.position, RunPosition::Begin(FollowFrom::Now)) {
-                    self.position = RunPosition::Begin(FollowFrom::Start);
+                if matches!(self.position, RunPosition::Begin(ThreadStart::Now)) {
+                    self.position = RunPosition::Begin(ThreadStart::Start);
                 }
                 return Ok(None);
             }
@@ -122,27 +173,28 @@ impl ThreadRuns {
         self.is_delayed = all.iter().any(|run| run.waits_for_time(now) && !run.waits_as_activity());
         let (runs, unplaced): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|run| has_place(run, now));
-        if runs.is_empty() && matches!(self.position, RunPosition::Begin(FollowFrom::Now)) {
-            self.position = RunPosition::Begin(FollowFrom::Start);
+        if runs.is_empty() && matches!(self.position, RunPosition::Begin(ThreadStart::Now)) {
+            self.position = RunPosition::Begin(ThreadStart::Start);
         }
         let next = match &self.position {
-            RunPosition::Begin(FollowFrom::Start) => runs.first().map(at_start),
-            RunPosition::Begin(FollowFrom::Now) => {
+            RunPosition::Begin(ThreadStart::Start) => runs.first().map(at_start),
+            RunPosition::Begin(ThreadStart::Now) => {
                 let next = runs.iter().position(|run| !run.status.is_final());
                 self.reported = ReportedRuns::before(next.unwrap_or(runs.len()), &run_ids(&runs));
                 if let (None, Some(last)) = (next, runs.last()) {
-                    let at = Position::after(self.last_seq(&last.new.at).await?).after_frames();
+                    let seq = last_seq(store.as_ref(), &self.who, &last.new.at).await?;
+                    let at = Position::after(seq).after_frames();
                     self.position = RunPosition::After { run: last.new.at.run.clone(), at };
                 }
                 next.map(|next| at_start(&runs[next]))
             }
-            RunPosition::Begin(FollowFrom::After { run, at })
+            RunPosition::Begin(ThreadStart::After { run, at })
                 if unplaced.iter().any(|row| row.new.at.run == *run) =>
             {
                 self.reported = ReportedRuns::before(runs.len(), &run_ids(&runs));
                 Some((find_run(&unplaced, run)?.1.new.at.clone(), *at))
             }
-            RunPosition::Begin(FollowFrom::After { run, at }) => {
+            RunPosition::Begin(ThreadStart::After { run, at }) => {
                 let (index, row) = find_run(&runs, run)?;
                 self.reported = ReportedRuns::before(index, &run_ids(&runs));
                 Some((row.new.at.clone(), *at))
@@ -172,21 +224,25 @@ impl ThreadRuns {
             more => Ok(!more?.is_empty()),
         }
     }
+}
 
-    /// Returns the number of the last stored event of a run.
-    async fn last_seq(&self, run: &RunRef) -> Result<u64, RuntimeError> {
-        let mut last = 0;
-        loop {
-            let page = match self.context.store.events(&self.who, run, last, LOG_PAGE).await {
-                Err(StoreError::Dropped { oldest, .. }) => {
-                    last = oldest.saturating_sub(1).max(last);
-                    self.context.store.events(&self.who, run, last, LOG_PAGE).await?
-                }
-                page => page?,
-            };
-            let Some(event) = page.last() else { return Ok(last) };
-            last = event.seq;
-        }
+/// Returns the number of the last stored event of a run.
+pub(crate) async fn last_seq(
+    store: &dyn Store,
+    who: &Principal,
+    run: &RunRef,
+) -> Result<u64, RuntimeError> {
+    let mut last = 0;
+    loop {
+        let page = match store.events(who, run, last, LOG_PAGE).await {
+            Err(StoreError::Dropped { oldest, .. }) => {
+                last = oldest.saturating_sub(1).max(last);
+                store.events(who, run, last, LOG_PAGE).await?
+            }
+            page => page?,
+        };
+        let Some(event) = page.last() else { return Ok(last) };
+        last = event.seq;
     }
 }
 

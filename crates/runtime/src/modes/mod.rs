@@ -23,5 +23,5 @@ mod values;
 pub use frame::{Frame, FrameContent};
 pub(crate) use projection::Projections;
 pub(crate) use reader::Source;
-pub use stream::{Events, RunOutput, Selection, Subgraphs, Until};
+pub use stream::{Events, RunOutput, Selection, Subgraphs, Texts, Until};
 pub(crate) use stream::{Followed, follow_output};

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::Modes;
-use weftwork_types::event::{Position, RunEvent};
+use weftwork_types::event::{Position, RunEvent, TextPart, TextSource};
 use weftwork_types::shown::StateForm;
 use weftwork_types::{BoxStream, RunId};
 
@@ -28,6 +28,8 @@ pub struct Selection {
     /// ([`Thread::whole_state`](crate::Thread::whole_state)). Frames of other modes always have the
     /// shown form.
     pub form: StateForm,
+    /// Form of partial text.
+    pub texts: Texts,
     /// End of the output of a thread.
     pub until: Until,
 }
@@ -45,6 +47,12 @@ impl Selection {
         Self { subgraphs: Subgraphs::Include, ..self }
     }
 
+    /// Delivers partial text as the log has it.
+    #[must_use]
+    pub fn with_logged_texts(self) -> Self {
+        Self { texts: Texts::Logged, ..self }
+    }
+
     /// Ends the output of a thread when no run of the thread is unfinished.
     #[must_use]
     pub fn until_rest(self) -> Self {
@@ -60,6 +68,18 @@ pub enum Events {
     Include,
     /// The stream has frames only.
     Omit,
+}
+
+/// Form of partial text in a stream with events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Texts {
+    /// The text of answers as [`RunOutput::Text`], of which a client that reconnects gets the part
+    /// that it lacks.
+    #[default]
+    Resumed,
+    /// As the log has it: events of partial text as long as they are stored. A client that
+    /// reconnects takes what it lacks from the final message.
+    Logged,
 }
 
 /// End of the output of a thread.
@@ -82,10 +102,17 @@ pub enum Subgraphs {
     Include,
 }
 
-/// Output of a run: an event of its log, or a frame that is derived from it.
+/// Output of a run: an event of its log, what it changes in texts, or a frame that is derived from it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunOutput {
-    /// An event of the log, or partial text. It precedes the frames that are derived from it.
+    /// A part of the text of an answer. The parts since the last reset are the text of the message,
+    /// all of it before the event with the final message.
+    Text(Box<TextPart>),
+    /// The text that the client has of this message or task is void: the attempt failed that emitted
+    /// it, or the process died.
+    Reset(TextSource),
+    /// An event of the log, or partial text of another kind: reasoning, and arguments of calls. It
+    /// precedes the frames that are derived from it.
     Event(Box<RunEvent>),
     /// A frame.
     Frame(Arc<Frame>),
@@ -151,6 +178,12 @@ impl FrameFollower {
                 return Some(Ok(output));
             }
             let event = self.events.next().await?;
+            // Of a text that the client has a part of, it gets the rest.
+            let is_within = |at: &Position| at.seq == self.after.seq && at.bytes > self.after.bytes;
+            let event = match event.position().filter(is_within) {
+                Some(_) => event.rest(self.after)?,
+                None => event,
+            };
             if event.position().is_some_and(|position| position > self.after) {
                 self.next.push_back(RunOutput::Event(Box::new(event.clone())));
             }

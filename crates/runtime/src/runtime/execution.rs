@@ -113,8 +113,11 @@ impl Runtime {
         }
     }
 
-    /// Watches a run from a position: an active run of this process or of another one, or a run
-    /// that has ended. Each event after the position is delivered exactly once, including text that
+    /// Returns a handle of a run: its events as the log has them, from a position, and its outcome.
+    /// It is for servers that execute runs for others; programs use [`follow`](Self::follow), which
+    /// resumes texts, and [`Thread::wait_through`](crate::Thread::wait_through).
+    ///
+    /// The run may be active, in this process or another one, or may have ended. Each event after the position is delivered exactly once, including text that
     /// is not final. A client that reconnects continues from the
     /// [`position`](weftwork_types::event::RunEvent::position) of the last event it received.
     ///

@@ -1,14 +1,17 @@
 //! Following the output of runs and threads.
 
 use super::core::Runtime;
-use crate::follow::{FollowFrom, Follower, ThreadRuns};
-use crate::modes::{Events, Followed, Frame, RunOutput, Selection, Source, Until, follow_output};
+use crate::follow::{
+    FollowFrom, Follower, LoggedOutput, ThreadRuns, ThreadStart, complete_texts, last_seq,
+};
+use crate::modes::{Followed, Frame, RunOutput, Selection, Source, Until, follow_output};
 use futures_util::stream::unfold;
-use futures_util::{Stream, StreamExt, TryStreamExt};
+use futures_util::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::Modes;
-use weftwork_types::event::{Position, RunEvent};
+use weftwork_store::invariants;
+use weftwork_types::event::{Position, RunEvent, StreamPosition, TextPart};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, BoxStream, Principal, ThreadId};
 
@@ -19,48 +22,52 @@ pub struct Output {
     pub run: RunRef,
     /// Its output.
     pub output: RunOutput,
+    /// Position of a client that has received this output and all output before it. A client that
+    /// reconnects with it, also as text, gets what follows.
+    pub position: StreamPosition,
 }
 
 impl Output {
-    /// Returns the position of a client that has received this output and all output before it;
-    /// `None` as for [`RunEvent::position`].
+    /// Returns the place from which a client follows the run or its thread that has received this
+    /// output and all output before it.
     #[must_use]
-    pub fn position(&self) -> Option<Position> {
-        match &self.output {
-            RunOutput::Event(event) => event.position(),
-            RunOutput::Frame(frame) => Some(frame.position),
-        }
+    pub fn start_after(&self) -> FollowFrom {
+        FollowFrom::After(self.position.clone())
     }
 
-    /// Returns the start of a client that follows the thread and has received this output and all
-    /// output before it; `None` if the output has no position.
-    #[must_use]
-    pub fn start_after(&self) -> Option<FollowFrom> {
-        let at = self.position()?;
-        Some(FollowFrom::After { run: self.run.run.clone(), at })
-    }
-
-    /// Returns the event; `None` for a frame.
+    /// Returns the event; `None` for frames and changes of texts.
     #[must_use]
     pub fn event(&self) -> Option<&RunEvent> {
         match &self.output {
             RunOutput::Event(event) => Some(event),
-            RunOutput::Frame(_) => None,
+            _ => None,
         }
     }
 
-    /// Returns the frame; `None` for an event.
+    /// Returns the part of a text; `None` for other output.
+    #[must_use]
+    pub fn text(&self) -> Option<&TextPart> {
+        match &self.output {
+            RunOutput::Text(part) => Some(part),
+            _ => None,
+        }
+    }
+
+    /// Returns the frame; `None` for other output.
     #[must_use]
     pub fn into_frame(self) -> Option<Arc<Frame>> {
         match self.output {
-            RunOutput::Event(_) => None,
             RunOutput::Frame(frame) => Some(frame),
+            _ => None,
         }
     }
 }
 
 /// The output of runs. An error is the last element.
 pub type OutputStream = BoxStream<'static, Result<Output, RuntimeError>>;
+
+/// The output of runs as their logs have it.
+type LoggedStream = BoxStream<'static, Result<LoggedOutput, RuntimeError>>;
 
 /// A run or a thread, whose output can be followed.
 pub trait FollowTarget: sealed::Opens {}
@@ -69,66 +76,61 @@ impl FollowTarget for RunRef {}
 impl FollowTarget for ThreadId {}
 
 mod sealed {
-    use super::{BoxFuture, OutputStream, Principal, Runtime, RuntimeError, Selection};
+    use super::{BoxFuture, FollowFrom, LoggedStream, Principal, Runtime, RuntimeError, Selection};
 
     pub trait Opens {
-        /// Positions in the output of the target.
-        type From;
-
         fn open<'a>(
             &'a self,
             runtime: &'a Runtime,
             who: &'a Principal,
-            from: Self::From,
+            from: &'a FollowFrom,
             select: Selection,
-        ) -> BoxFuture<'a, Result<OutputStream, RuntimeError>>;
+        ) -> BoxFuture<'a, Result<LoggedStream, RuntimeError>>;
     }
 }
 
 impl sealed::Opens for RunRef {
-    type From = Position;
-
     fn open<'a>(
         &'a self,
         runtime: &'a Runtime,
         who: &'a Principal,
-        from: Position,
+        from: &'a FollowFrom,
         select: Selection,
-    ) -> BoxFuture<'a, Result<OutputStream, RuntimeError>> {
+    ) -> BoxFuture<'a, Result<LoggedStream, RuntimeError>> {
         Box::pin(async move {
-            let output = runtime.output_of_run(who, self, from, select).await?;
+            let after = match from {
+                FollowFrom::Start => Position::START,
+                FollowFrom::Now => {
+                    let last = last_seq(runtime.store().as_ref(), who, self).await?;
+                    Position::after(last).after_frames()
+                }
+                FollowFrom::After(after) if after.run.as_ref().is_none_or(|of| *of == self.run) => {
+                    after.at
+                }
+                FollowFrom::After(after) => {
+                    return Err(invariants::missing("run of position", after).into());
+                }
+            };
+            let output = runtime.output_of_run(who, self, after, select).await?;
             let run = self.clone();
-            let output = output.map(move |output| Ok(Output { run: run.clone(), output: output? }));
-            Ok(select_events(output, select.events))
+            let logged = move |output| Ok(LoggedOutput { run: run.clone(), output: output? });
+            Ok(output.map(logged).boxed())
         })
     }
 }
 
 impl sealed::Opens for ThreadId {
-    type From = FollowFrom;
-
     fn open<'a>(
         &'a self,
         runtime: &'a Runtime,
         who: &'a Principal,
-        from: FollowFrom,
+        from: &'a FollowFrom,
         select: Selection,
-    ) -> BoxFuture<'a, Result<OutputStream, RuntimeError>> {
-        let output = runtime.output_of_thread(who, self, from, select);
-        Box::pin(async move { Ok(select_events(output, select.events)) })
+    ) -> BoxFuture<'a, Result<LoggedStream, RuntimeError>> {
+        let output =
+            ThreadStart::of(from).map(|from| runtime.output_of_thread(who, self, from, select));
+        Box::pin(async move { output })
     }
-}
-
-/// Leaves events out if they are not selected.
-fn select_events(
-    output: impl Stream<Item = Result<Output, RuntimeError>> + Send + 'static,
-    events: Events,
-) -> OutputStream {
-    let is_selected = move |output: &Output| {
-        let is_event = matches!(output.output, RunOutput::Event(_));
-        std::future::ready(!is_event || events == Events::Include)
-    };
-    output.try_filter(is_selected).boxed()
 }
 
 /// Follows the output of the runs of a thread.
@@ -149,41 +151,52 @@ struct Current {
 }
 
 impl Runtime {
-    /// Follows a run or all runs of a thread: the events of their logs and partial text, and their
+    /// Follows a run or all runs of a thread: the text of answers, the events of their logs, and their
     /// frames in stream modes, each after the event that it is derived from. A run is executed here
-    /// or in another process, or has ended. A client that reconnects with the position of the last
-    /// output that it received gets what follows.
+    /// or in another process, or has ended. A client that reconnects with the
+    /// [position](Output::position) of the last output that it received gets what follows.
     ///
-    /// The frames are computed from the log of the run and its checkpoints: everyone receives the
+    /// **Texts.** The text of an answer comes in [parts](RunOutput::Text), also if its message was not
+    /// streamed or is final already. The parts since the last [reset](RunOutput::Reset) are the text of the
+    /// final message, byte for byte, however often the client reconnects, and all of them come before
+    /// it. A text that is void is reset. Partial text of other kinds is delivered as long as it is
+    /// stored. At most one MiB of text since the last superstep is stored; what is beyond it reaches
+    /// clients that receive it at once in the process of the run, and others with the final message.
+    ///
+    /// **Frames** are computed from the log of the run and its checkpoints: everyone receives the
     /// same ones in the same order. They arrive when their event is committed; those of a run with
-    /// durability `exit` at its end. Only partial text is not repeated once its message is final:
-    /// its final text follows under the same id. Subgraphs that store no checkpoints have no frames
+    /// durability `exit` at its end. Chunks in the mode `messages` are not repeated once their message is
+    /// final: it follows whole, under the same id. Subgraphs that store no checkpoints have no frames
     /// but those of custom values. [`ThreadRun::stream`](crate::ThreadRun::stream) reports those
-    /// and earlier ones, but only in the process that executes the run.
+    /// and earlier ones, but only in the process that executes the run. A frame that cannot be computed
+    /// any more, because retention deleted its checkpoint, is replaced by
+    /// [`FrameContent::Dropped`](crate::FrameContent::Dropped).
     ///
-    /// Followers of a run in one process share its frames: those of each event are computed once
-    /// for all followers that lag by less than 256 KiB of frames. A follower that lags by more, or
-    /// comes later, reads the store by itself until it has caught up. Partial text arrives as for
-    /// [`watch`](Self::watch).
-    ///
-    /// A frame that cannot be computed any more, because retention deleted its checkpoint, is
-    /// replaced by [`FrameContent::Dropped`](crate::FrameContent::Dropped).
+    /// **Slow clients** delay no run and no other client. Followers of a run in one process share its
+    /// frames: those of each event are computed once for all followers that lag by less than 256 KiB
+    /// of frames. A follower that lags by more, or by more than 64 KiB of events, or comes later, reads
+    /// the store by itself until it has caught up. Text of other processes arrives when it is
+    /// stored, at most a quarter of a second after it was emitted; the store is read ten times a
+    /// second, and twice a second as long as there is nothing new.
     ///
     /// The runs of a thread follow one after another. Runs that begin later or that other processes
     /// execute are included, and the thread need not exist yet; graphs of runs need not be hosted
     /// here if no modes are selected. All streams end when this process shuts down.
     ///
     /// # Errors
-    /// For a run, [`RuntimeError::Store`] with `NotFound` if it does not exist, and
-    /// [`RuntimeError::UnknownGraph`]. An error that occurs later is the last element of the stream.
+    /// [`RuntimeError::Store`] with `NotFound` if the run does not exist, or if the position is of
+    /// another run, or names none for a thread; for a run, [`RuntimeError::UnknownGraph`]. An error
+    /// that occurs later is the last element of the stream.
     pub async fn follow<T: FollowTarget>(
         &self,
         who: &Principal,
         target: &T,
-        from: T::From,
+        from: impl Into<FollowFrom>,
         select: Selection,
     ) -> Result<OutputStream, RuntimeError> {
-        target.open(self, who, from, select).await
+        let from = from.into();
+        let logged = target.open(self, who, &from, select).await?;
+        Ok(complete_texts(logged, from, select))
     }
 
     /// Returns the position of a thread from which [`follow`](Self::follow) reports everything that
@@ -197,7 +210,7 @@ impl Runtime {
         thread: &ThreadId,
     ) -> Result<FollowFrom, RuntimeError> {
         let context = Arc::clone(&self.0.context);
-        let runs = ThreadRuns::new(context, who.clone(), thread.clone(), FollowFrom::Now);
+        let runs = ThreadRuns::new(context, who.clone(), thread.clone(), ThreadStart::Now);
         runs.position().await
     }
 
@@ -220,9 +233,9 @@ impl Runtime {
         &self,
         who: &Principal,
         thread: &ThreadId,
-        from: FollowFrom,
+        from: ThreadStart,
         select: Selection,
-    ) -> OutputStream {
+    ) -> LoggedStream {
         let context = Arc::clone(&self.0.context);
         let shutdown = Arc::clone(&context.shutdown);
         let runs = ThreadRuns::new(context, who.clone(), thread.clone(), from);
@@ -254,7 +267,7 @@ impl Runtime {
 
 impl ThreadFollower {
     /// Waits for the next output; `None` if the process shuts down, or at the end of the selection.
-    async fn next(&mut self) -> Result<Option<Output>, RuntimeError> {
+    async fn next(&mut self) -> Result<Option<LoggedOutput>, RuntimeError> {
         loop {
             if let Some(current) = &mut self.current {
                 if let Some(output) = current.output.next().await {
@@ -262,7 +275,7 @@ impl ThreadFollower {
                     if let RunOutput::Event(event) = &output {
                         current.at = event.position().unwrap_or(current.at);
                     }
-                    return Ok(Some(Output { run: current.run.clone(), output }));
+                    return Ok(Some(LoggedOutput { run: current.run.clone(), output }));
                 }
                 let is_stuck = current.at == current.from && self.select.modes != Modes::NONE;
                 self.runs.leave(current.run.clone(), current.at.after_frames());

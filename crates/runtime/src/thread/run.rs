@@ -1,10 +1,14 @@
 //! Runs of threads: their requests, their streams and their ends.
 
 use super::{EndedRun, Thread};
+use crate::follow::FollowFrom;
 use crate::hosted::ModeReceiver;
-use crate::runtime::{Admit, Runtime, check_key};
-use futures_util::FutureExt;
+use crate::modes::Selection;
+use crate::runtime::{Admit, OutputStream, Runtime, check_key};
+use futures_util::{FutureExt, Stream};
 use serde_json::{Map, Value as Json};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use weftwork_graph::RuntimeError;
@@ -24,10 +28,10 @@ impl Thread {
     }
 }
 
-/// A run of a thread that is not yet requested. Await it for its end, [`stream`](Self::stream) its
-/// events, or [`begin`](Self::begin) it and leave.
+/// A run of a thread that is not yet requested. Await it for its end, [`follow`](Self::follow) its
+/// output, or [`begin`](Self::begin) it and leave.
 #[derive(Debug)]
-#[must_use = "nothing happens until the run is awaited, streamed or begun"]
+#[must_use = "nothing happens until the run is awaited, followed or begun"]
 pub struct ThreadRun {
     thread: Thread,
     input: Result<RunInput, RuntimeError>,
@@ -159,6 +163,18 @@ impl ThreadRun {
         Ok(runtime.accept(request, Admit::Run(None)).await?.into_handle())
     }
 
+    /// Requests the run and follows its output from the start; see [`Runtime::follow`]. Dropping the
+    /// stream does not stop the run.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin) and [`Runtime::follow`].
+    pub async fn follow(self, select: Selection) -> Result<OutputStream, RuntimeError> {
+        let (runtime, request) = self.into_request()?;
+        let who = request.principal.clone();
+        let run = runtime.accept(request, Admit::Run(None)).await?.into_handle().run;
+        runtime.follow(&who, &run, FollowFrom::Start, select).await
+    }
+
     /// Requests the run and streams its events in these modes. Dropping the stream does not stop
     /// the run.
     ///
@@ -256,5 +272,14 @@ impl ThreadStream {
     /// Waits for the end of the run. Events that were not read are dropped.
     pub async fn end(self) -> EndedRun {
         self.end.await
+    }
+}
+
+/// The events, until the last one. Dropping the stream does not stop the run.
+impl Stream for ThreadStream {
+    type Item = StreamItem;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<StreamItem>> {
+        self.items.poll_recv(cx)
     }
 }

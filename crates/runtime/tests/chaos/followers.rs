@@ -89,10 +89,11 @@ async fn follow(site: &Site, output: Output, last: Option<Line>, mut write: impl
     if output == Output::Events {
         let from = last.map_or(FollowFrom::Start, |line| {
             let at = line.position();
-            FollowFrom::After { run: line.run, at }
+            FollowFrom::in_run(line.run, at)
         });
         let who = Principal::local();
-        let events = runtime.follow(&who, &thread(), from, Selection::default()).await;
+        let select = Selection::default().with_logged_texts();
+        let events = runtime.follow(&who, &thread(), from, select).await;
         let mut events = events.expect("follows");
         while let Some(output) = events.next().await {
             let output = output.expect("the store is in reach");

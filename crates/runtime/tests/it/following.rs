@@ -242,12 +242,16 @@ fn of(bench: &Bench) -> Thread {
     bench.runtime.thread("test:graph", thread().as_str()).expect("hosted")
 }
 
+fn logged() -> Selection {
+    Selection::default().with_logged_texts()
+}
+
 async fn follow(thread: &Thread, from: FollowFrom, select: Selection) -> OutputStream {
     thread.follow(from, select).await.expect("follows")
 }
 
 async fn collected(thread: &Thread, from: FollowFrom) -> Vec<Output> {
-    let events = follow(thread, from, Selection::default().until_rest()).await;
+    let events = follow(thread, from, logged().until_rest()).await;
     events.map(|event| event.expect("reads")).collect().await
 }
 
@@ -266,8 +270,8 @@ async fn all_runs_of_a_thread_are_one_stream() {
     let (here, prompter) = process(&store, &clock).await;
     let (elsewhere, _) = process(&store, &clock).await;
     // Before there is a thread.
-    let mut live = follow(&of(&here), FollowFrom::Start, Selection::default()).await;
-    let mut far = follow(&of(&elsewhere), FollowFrom::Start, Selection::default()).await;
+    let mut live = follow(&of(&here), FollowFrom::Start, logged()).await;
+    let mut far = follow(&of(&elsewhere), FollowFrom::Start, logged()).await;
     assert!(live.next().now_or_never().is_none());
     let mut told = Vec::new();
     let mut far_told = Vec::new();
@@ -296,7 +300,7 @@ async fn all_runs_of_a_thread_are_one_stream() {
     assert_eq!(collected(&of(&elsewhere), FollowFrom::Start).await, all, "and later");
     assert_eq!(collected(&of(&here), FollowFrom::Now).await, []);
     for (n, event) in all.iter().enumerate() {
-        let after = event.start_after().expect("it is stored");
+        let after = event.start_after();
         assert_eq!(collected(&of(&here), after).await, all[n + 1..], "after {n}");
     }
 }

@@ -37,6 +37,7 @@ mod points;
 mod races;
 mod recovery;
 mod requeue;
+mod resuming;
 mod retention;
 mod retire;
 mod rollback;

@@ -12,7 +12,6 @@ use weftwork_graph::{
 use weftwork_runtime::{RolledBack, Runtime, Thread};
 use weftwork_store::{Base, Store, StoreError};
 use weftwork_testkit::ManualClock;
-use weftwork_types::event::Position;
 use weftwork_types::port::Clock;
 use weftwork_types::run::{CancelAction, Multitask, RunOptions, RunOutcome, RunRef, RunStatus};
 use weftwork_types::{Principal, RunId};
@@ -122,7 +121,7 @@ async fn the_output_of_a_run_is_had_when_later_runs_went_on() {
     let thread = other.thread("talk", "t").expect("a name");
     for (run, expected) in [(first, json!(["said"])), (second, json!(["said", "said"]))] {
         let output = run.output().expect("completed").clone();
-        let read = thread.watch(run.run(), Position::END).await.expect("watches").outcome.await;
+        let read = thread.wait_through(run.run()).await.expect("reads").outcome().clone();
         assert_eq!(read, RunOutcome::Completed { output: output.clone() });
         assert_eq!(output["log"], expected);
     }
@@ -245,8 +244,8 @@ async fn another_graph_runs_on_a_thread_at_rest() {
     assert_eq!(back, expected, "a rollback restores the state of the graph before");
     let row = store.thread(&Principal::local(), wide.id()).await.expect("reads");
     assert_eq!(row.graph.as_deref(), Some("test:wide"));
-    let output = talks.watch(first.run(), Position::END).await.expect("watches").outcome.await;
-    assert_eq!(output.output().expect("completed"), json!({"log": ["said"]}));
+    let read = talks.wait_through(first.run()).await.expect("reads");
+    assert_eq!(read.output().expect("completed"), &json!({"log": ["said"]}));
 }
 
 async fn thread_back(thread: &Thread, run: &RunRef) -> Value {

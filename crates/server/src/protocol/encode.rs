@@ -103,6 +103,8 @@ impl Encoder {
                 self.number_contents(time, placed)
             }
             RunOutput::Frame(frame) => self.encode_frame(frame),
+            // Texts are read as the log has them.
+            RunOutput::Text(_) | RunOutput::Reset(_) => Vec::new(),
         }
     }
 

@@ -135,7 +135,7 @@ impl Tape {
         }
     }
 
-    async fn read(&mut self, Output { run, output }: Output) -> Result<()> {
+    async fn read(&mut self, Output { run, output, .. }: Output) -> Result<()> {
         if self.current.as_ref().is_none_or(|current| current.run != run) {
             let place = self.service.place_of(&run).await?;
             let modes = self.modes;
@@ -218,7 +218,7 @@ pub(crate) fn begin_after(since: &Since, runs: &[RunId]) -> Option<Begin> {
     };
     let run = runs.get(index)?.clone();
     // The run is read from its first event on, which its encoder needs.
-    let from = FollowFrom::After { run, at: Position::START };
+    let from = FollowFrom::in_run(run, Position::START);
     Some(Begin { from, run: index as u64, after: number, received: String::new() })
 }
 
@@ -233,7 +233,7 @@ mod tests {
         let find = |since: Value| begin_after(&Since::read(&since).expect("valid"), &runs);
         let of = |begin: Option<Begin>| {
             begin.map(|begin| match begin.from {
-                FollowFrom::After { run, .. } => (run.to_string(), begin.after),
+                FollowFrom::After(at) => (at.run.expect("of a run").to_string(), begin.after),
                 other => panic!("{other:?}"),
             })
         };

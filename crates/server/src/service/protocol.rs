@@ -53,7 +53,7 @@ impl Service {
         let from = match runs.get(index) {
             Some(run) => {
                 let run = run.new.at.run.clone();
-                FollowFrom::After { run, at: Position::START }
+                FollowFrom::in_run(run, Position::START)
             }
             None if runs.is_empty() => FollowFrom::Start,
             None => FollowFrom::Now,
@@ -72,7 +72,8 @@ impl Service {
 
     /// Follows the runs of a thread.
     pub(crate) fn output(&self, thread: &ThreadId, from: FollowFrom, modes: Modes) -> OutputStream {
-        let select = Selection { modes, subgraphs: Subgraphs::Include, ..Selection::default() };
+        let subgraphs = Subgraphs::Include;
+        let select = Selection { modes, subgraphs, ..Selection::default() }.with_logged_texts();
         let runtime = self.runtime().clone();
         let who = self.who().clone();
         let thread = thread.clone();

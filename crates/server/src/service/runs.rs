@@ -13,7 +13,7 @@ use futures_util::{FutureExt, StreamExt};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use uuid::Uuid;
-use weftwork_runtime::{FORKED_FROM, OutputStream, Selection, Subgraphs};
+use weftwork_runtime::{FORKED_FROM, OutputStream, Selection, Subgraphs, Texts};
 use weftwork_store::mailbox::without_reserved;
 use weftwork_store::{RunRow, StoreError, ThreadQuery, ThreadStatus};
 use weftwork_types::event::{NoPosition, Position};
@@ -357,6 +357,7 @@ impl Service {
             let select = Selection {
                 modes: requested.read(),
                 subgraphs: if all { Subgraphs::Include } else { Subgraphs::Omit },
+                texts: Texts::Logged,
                 ..Selection::default()
             };
             let after = if reads_all { Position::START } else { received.position };

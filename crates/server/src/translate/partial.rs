@@ -2,55 +2,32 @@
 //!
 //! The log retains partial text until its message is final. A client that reconnects later would
 //! get a text that it appends to the words it has, so the ids of its events carry the length and
-//! the hash of the text that it has of each unfinished message. Nothing is stored for a client.
+//! a checksum of the text that it has of each unfinished message. Nothing is stored for a client.
 
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
+pub(crate) use weftwork_types::event::MissingText as Missing;
+use weftwork_types::event::ReceivedText;
 
 /// Maximum number of messages in an id. Messages beyond it are sent whole after a reconnect.
 const MESSAGES_MAX: usize = 16;
 
-/// The first bytes of a SHA-256.
+/// A message in an id: the first bytes of the SHA-256 of its own id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Sum([u8; 4]);
+struct MessageKey(u32);
 
-impl Sum {
-    fn of(bytes: &[u8]) -> Self {
-        Self::first_of(&Sha256::digest(bytes))
-    }
-
-    fn first_of(digest: &[u8]) -> Self {
-        Self(std::array::from_fn(|index| digest.get(index).copied().unwrap_or_default()))
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        let is_hex = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let number = u32::from_str_radix(text, 16).ok().filter(|_| is_hex)?;
-        Some(Self(number.to_be_bytes()))
+impl MessageKey {
+    fn of(id: &str) -> Self {
+        let digest = Sha256::digest(id.as_bytes());
+        Self(digest.iter().take(4).fold(0, |key, byte| key << 8 | u32::from(*byte)))
     }
 }
 
-impl fmt::Display for Sum {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}", u32::from_be_bytes(self.0))
-    }
-}
-
-/// The text that a client has of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ReceivedText {
-    bytes: usize,
-    sum: Sum,
-}
-
-impl ReceivedText {
-    /// Returns the rest of a text that begins with the received one.
-    fn rest<'a>(&self, text: &'a str) -> Option<&'a str> {
-        let rest = text.get(self.bytes..)?;
-        let received = text.as_bytes().get(..self.bytes)?;
-        (Sum::of(received) == self.sum).then_some(rest)
-    }
+/// Reads eight hexadecimal digits.
+fn read_hex(text: &str) -> Option<u32> {
+    let is_hex = text.len() == 8 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u32::from_str_radix(text, 16).ok().filter(|_| is_hex)
 }
 
 /// An unfinished message.
@@ -58,58 +35,40 @@ impl ReceivedText {
 struct PartialMessage {
     /// Text of the attempt that produces the message.
     text: String,
-    /// State of the hash of `text`, so that each word is hashed once.
-    hash: Sha256,
+    /// What a client has that received all of it.
+    whole: ReceivedText,
     /// Text that the client has, perhaps of an attempt that failed.
     received: Option<ReceivedText>,
 }
 
 impl PartialMessage {
+    fn push(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.whole.extend(text);
+    }
+
     /// Adds text of the current attempt, and returns the part of the whole that the client lacks.
     /// `None` if the client has other text, which cannot be taken back.
     fn add(&mut self, text: &str) -> Option<&str> {
+        let before = self.whole;
+        self.push(text);
         let missing_from = match self.received {
-            None => Some(0),
-            Some(received) if received == self.whole_received() => Some(received.bytes),
-            Some(_) => None,
+            None => 0,
+            Some(received) if received == before => received.bytes(),
+            Some(received) => received.rest(&self.text).map(|_| received.bytes())?,
         };
-        self.text.push_str(text);
-        self.hash.update(text.as_bytes());
-        let missing_from = missing_from.or_else(|| {
-            let received = self.received?;
-            received.rest(&self.text).map(|_| received.bytes)
-        })?;
-        self.received = Some(self.whole_received());
+        self.received = Some(self.whole);
         self.text.get(missing_from..)
-    }
-
-    fn whole_received(&self) -> ReceivedText {
-        let sum = Sum::first_of(&self.hash.clone().finalize());
-        ReceivedText { bytes: self.text.len(), sum }
     }
 }
 
 /// The unfinished messages of a stream.
 ///
-/// No [`Transcript`](weftwork_types::event::Transcript), on which the frames that this reads are
-/// made: they name each message whose text is void or final. A message is known by the hash of its
-/// id here, as the client sends it back, and what the client has of void text stays.
+/// No [`TextReader`](weftwork_types::event::TextReader), whose reader can take text back: clients of
+/// these protocols append text, so that what one has of void text stays until the message is final.
+/// Which part of a text is missing is decided by [`ReceivedText`] for both.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PartialMessages(BTreeMap<Sum, PartialMessage>);
-
-/// The end of a message for a client.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Missing<'a> {
-    /// The client has nothing of the message.
-    Whole,
-    /// The client has text that is not part of the message.
-    Other,
-    /// The client has the beginning of the text.
-    Rest {
-        /// Text that it has.
-        received: &'a str,
-    },
-}
+pub(crate) struct PartialMessages(BTreeMap<MessageKey, PartialMessage>);
 
 impl PartialMessages {
     /// Reads the part of an event's id that [`Display`](fmt::Display) writes. `None` for other texts.
@@ -118,54 +77,50 @@ impl PartialMessages {
         for message in text.split('-').filter(|message| !message.is_empty()) {
             let (id, received) = message.split_once('.')?;
             let (bytes, sum) = received.split_once('.')?;
-            let received = ReceivedText { bytes: bytes.parse().ok()?, sum: Sum::read(sum)? };
+            let received = ReceivedText::read(bytes.parse().ok()?, read_hex(sum)?);
             let message = PartialMessage { received: Some(received), ..PartialMessage::default() };
-            messages.insert(Sum::read(id)?, message);
+            messages.insert(MessageKey(read_hex(id)?), message);
         }
         (messages.len() <= MESSAGES_MAX).then_some(Self(messages))
     }
 
     /// Returns the text of the current attempt at a message.
     pub(crate) fn text(&self, id: &str) -> &str {
-        self.0.get(&Sum::of(id.as_bytes())).map_or("", |message| &message.text)
+        self.0.get(&MessageKey::of(id)).map_or("", |message| &message.text)
     }
 
     /// Adds text that the client has received.
     pub(crate) fn add_received(&mut self, id: &str, text: &str) {
-        let message = self.0.entry(Sum::of(id.as_bytes())).or_default();
-        message.text.push_str(text);
-        message.hash.update(text.as_bytes());
+        self.0.entry(MessageKey::of(id)).or_default().push(text);
     }
 
     /// Adds text, and returns the part that the client lacks; `None` if the rest of the message is
     /// sent with the whole of it.
     pub(crate) fn add(&mut self, id: &str, text: &str) -> Option<&str> {
-        self.0.entry(Sum::of(id.as_bytes())).or_default().add(text)
+        self.0.entry(MessageKey::of(id)).or_default().add(text)
     }
 
     /// Records that the text of an attempt is void. The client keeps what it has of it.
     pub(crate) fn reset(&mut self, id: &str) {
-        if let Some(message) = self.0.get_mut(&Sum::of(id.as_bytes())) {
+        if let Some(message) = self.0.get_mut(&MessageKey::of(id)) {
             message.text.clear();
-            message.hash = Sha256::new();
+            message.whole = ReceivedText::default();
         }
     }
 
     /// Removes a message that is final, and returns what the client lacks of its text.
     pub(crate) fn end<'a>(&mut self, id: &str, text: &'a str) -> Missing<'a> {
-        let received = self.0.remove(&Sum::of(id.as_bytes())).and_then(|message| message.received);
-        let Some(has) = received else { return Missing::Whole };
-        let begun = has.rest(text).and_then(|_| text.get(..has.bytes));
-        begun.map_or(Missing::Other, |received| Missing::Rest { received })
+        let message = self.0.remove(&MessageKey::of(id));
+        Missing::of(message.and_then(|message| message.received), text)
     }
 }
 
-/// `-MESSAGE.BYTES.HASH` for each message of which the client has text.
+/// `-MESSAGE.BYTES.SUM` for each message of which the client has text.
 impl fmt::Display for PartialMessages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let received = self.0.iter().filter_map(|entry| Some((entry.0, entry.1.received?)));
-        for (id, ReceivedText { bytes, sum }) in received.take(MESSAGES_MAX) {
-            write!(f, "-{id}.{bytes}.{sum}")?;
+        for (MessageKey(id), received) in received.take(MESSAGES_MAX) {
+            write!(f, "-{id:08x}.{}.{:08x}", received.bytes(), received.sum())?;
         }
         Ok(())
     }

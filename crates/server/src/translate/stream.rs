@@ -153,6 +153,8 @@ impl Translator {
         match output {
             RunOutput::Event(event) => self.of_log(&event),
             RunOutput::Frame(frame) => self.of_frame(Arc::unwrap_or_clone(frame)),
+            // Texts are read as the log has them.
+            RunOutput::Text(_) | RunOutput::Reset(_) => Vec::new(),
         }
     }
 

@@ -30,6 +30,15 @@ impl TextSource {
             None => Self::Task { ns: at.ns.clone(), task: at.task },
         }
     }
+
+    /// Returns the message; `None` for text of no message.
+    #[must_use]
+    pub fn message(&self) -> Option<&MessageId> {
+        match self {
+            Self::Message(id) => Some(id),
+            Self::Task { .. } => None,
+        }
+    }
 }
 
 /// A text that is not final.
@@ -110,6 +119,21 @@ impl<T> Transcript<T> {
             |text: &OpenText<T>| matches!(&text.source, TextSource::Message(of) if of == id);
         let index = self.open.iter().position(is_of)?;
         Some(self.open.remove(index))
+    }
+
+    /// Removes and returns the text of a source, as if it had not begun.
+    pub fn remove(&mut self, source: &TextSource) -> Option<OpenText<T>> {
+        let index = self.open.iter().position(|text| text.source == *source)?;
+        Some(self.open.remove(index))
+    }
+
+    /// Retains the texts that are not final for which `is_kept` returns `true`.
+    pub(super) fn retain(&mut self, is_kept: impl FnMut(&OpenText<T>) -> bool) {
+        self.open.retain(is_kept);
+    }
+
+    pub(super) fn open_texts_mut(&mut self) -> impl Iterator<Item = &mut OpenText<T>> {
+        self.open.iter_mut()
     }
 
     /// Removes and returns the texts that a reset makes void, in the order in which they began.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weftwork::agents::Chat;
 use weftwork::graph::{CompiledGraph, NodeError};
 use weftwork::prelude::*;
+use weftwork::types::Principal;
 use weftwork::types::event::Position;
 
 /// A graph that fails with the text of the last result that it reads, or panics with it.
@@ -47,7 +48,8 @@ async fn an_error_of_a_node_does_not_show_what_a_result_hides(place: Place) {
         let ended = stream.end().await;
         let text = format!("{:?}", ended.outcome());
         assert!(text.contains("[secret]") && !text.contains(CANARY), "{text}");
-        let handle = thread.watch(&run, Position::START).await.expect("watches");
+        let who = Principal::local();
+        let handle = runtime.watch(&who, &run, Position::START).await.expect("watches");
         let events = events(handle).await;
         assert!(!has(&events), "{events:?}");
     }

@@ -14,7 +14,6 @@ use weftwork::models::scripted::Step;
 use weftwork::models::{ChatModel, ChatRequest, ModelCaller, ModelError, ScriptedModel};
 use weftwork::prelude::*;
 use weftwork::types::MessageId;
-use weftwork::types::event::Position;
 use weftwork::types::usage::Tokens;
 
 /// Text that stands for everything that no span may have.
@@ -222,8 +221,8 @@ async fn released(place: &Place) {
     let ended = thread.resume().await.expect("continues");
     assert_eq!(ended.run(), &run);
     assert_eq!(ended.output().expect("completes")["log"], json!(["waited", "last"]));
-    let watched = thread.watch(&run, Position::START).await.expect("watches");
-    assert!(matches!(watched.outcome.await, RunOutcome::Completed { .. }));
+    let again = thread.wait_through(&run).await.expect("reads");
+    assert!(matches!(again.outcome(), RunOutcome::Completed { .. }));
     close(second).await;
 }
 

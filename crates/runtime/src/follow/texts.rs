@@ -1,0 +1,139 @@
+//! Output of runs with the texts that its reader lacks.
+
+use super::FollowFrom;
+use crate::modes::{Events, RunOutput, Selection, Texts};
+use crate::runtime::{Output, OutputStream};
+use futures_util::StreamExt;
+use futures_util::stream::unfold;
+use std::collections::VecDeque;
+use weftwork_graph::RuntimeError;
+use weftwork_types::BoxStream;
+use weftwork_types::event::{
+    AiEvent, Position, ReadText, RunEvent, StreamPosition, TextChange, TextReader,
+};
+use weftwork_types::run::RunRef;
+
+/// Output of a run, before the texts that its reader lacks are found.
+#[derive(Debug)]
+pub struct LoggedOutput {
+    pub(crate) run: RunRef,
+    pub(crate) output: RunOutput,
+}
+
+/// Gives each output its position, and replaces the parts of texts by those that a reader lacks that
+/// has received all output before `from`.
+pub(crate) fn complete_texts(
+    logged: BoxStream<'static, Result<LoggedOutput, RuntimeError>>,
+    from: FollowFrom,
+    select: Selection,
+) -> OutputStream {
+    let after = match from {
+        FollowFrom::After(after) => Some(after),
+        FollowFrom::Start | FollowFrom::Now => None,
+    };
+    let events = select.events;
+    let has_texts = events == Events::Include && select.texts == Texts::Resumed;
+    let texts = has_texts.then(TextReader::default);
+    let at = Position::START;
+    let next = VecDeque::new();
+    let completion = Completion { logged, events, after, run: None, at, texts, next };
+    let output = unfold(Some(completion), async |completion| {
+        let mut completion = completion?;
+        match completion.next().await? {
+            Ok(output) => Some((Ok(output), Some(completion))),
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    output.boxed()
+}
+
+struct Completion {
+    logged: BoxStream<'static, Result<LoggedOutput, RuntimeError>>,
+    events: Events,
+    /// Position of the reader, until the first output.
+    after: Option<StreamPosition>,
+    /// The run of the last output.
+    run: Option<RunRef>,
+    /// Position of the last output in its run.
+    at: Position,
+    /// `None` if texts are delivered as the log has them.
+    texts: Option<TextReader>,
+    next: VecDeque<Output>,
+}
+
+impl Completion {
+    async fn next(&mut self) -> Option<Result<Output, RuntimeError>> {
+        loop {
+            if let Some(output) = self.next.pop_front() {
+                return Some(Ok(output));
+            }
+            match self.logged.next().await? {
+                Ok(LoggedOutput { run, output }) => self.read(run, output),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    fn read(&mut self, run: RunRef, output: RunOutput) {
+        if self.run.as_ref() != Some(&run) {
+            self.begin(run);
+        }
+        match output {
+            RunOutput::Event(event) => self.read_event(*event),
+            RunOutput::Frame(frame) => {
+                self.at = frame.position;
+                self.push(RunOutput::Frame(frame));
+            }
+            changed @ (RunOutput::Text(_) | RunOutput::Reset(_)) => self.push(changed),
+        }
+    }
+
+    fn begin(&mut self, run: RunRef) {
+        let is_of_run = |after: &StreamPosition| after.run.as_ref().is_none_or(|of| *of == run.run);
+        let after = self.after.take().filter(is_of_run).unwrap_or_default();
+        if let Some(texts) = &mut self.texts {
+            *texts = TextReader::new(&after.texts);
+        }
+        self.at = after.at;
+        self.run = Some(run);
+    }
+
+    fn read_event(&mut self, event: RunEvent) {
+        let Some(texts) = &mut self.texts else {
+            self.at = event.position().unwrap_or(self.at);
+            if self.events == Events::Include {
+                self.push(RunOutput::Event(Box::new(event)));
+            }
+            return;
+        };
+        // The frames of a run are computed from its first event on, also for a reader that has a
+        // part of a text.
+        let Some(event) = event.rest(self.at) else { return };
+        let is_text = event.piece.is_some() && matches!(event.event, AiEvent::TextDelta { .. });
+        let end = event.position().unwrap_or(self.at);
+        for ReadText { change, received } in texts.read(&event) {
+            if is_text {
+                self.at = end;
+            }
+            let output = match change {
+                TextChange::Part(part) => RunOutput::Text(part),
+                TextChange::Reset(source) => RunOutput::Reset(source),
+            };
+            let at = self.at;
+            let Some(run) = self.run.clone() else { return };
+            let position = StreamPosition { run: Some(run.run.clone()), at, texts: received };
+            self.next.push_back(Output { run, output, position });
+        }
+        self.at = end;
+        if !is_text {
+            self.push(RunOutput::Event(Box::new(event)));
+        }
+    }
+
+    fn push(&mut self, output: RunOutput) {
+        let Some(run) = self.run.clone() else { return };
+        let texts = self.texts.as_ref().map(TextReader::received).unwrap_or_default();
+        let position = StreamPosition { run: Some(run.run.clone()), at: self.at, texts };
+        self.next.push_back(Output { run, output, position });
+    }
+}
