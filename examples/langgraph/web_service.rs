@@ -2,7 +2,8 @@
 //! `cargo run --example web_service DB`.
 //!
 //! - `POST /threads/ID/messages` with `{"text": …}` starts a run.
-//! - `GET /threads/ID/stream` returns the events of the newest run, from `Last-Event-ID` on.
+//! - `GET /threads/ID/stream` returns the events of the newest run, from `Last-Event-ID` on; within
+//!   a text, the rest of it.
 //! - `GET /threads/ID/questions` returns open approvals.
 //! - `POST /threads/ID/answer` with `{"approved": true}` or `false` starts a run.
 //!
@@ -16,17 +17,16 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, Sse};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, TryStreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::convert::Infallible;
 use weftwork::graph::RuntimeError;
 use weftwork::models::{ChatRequest, ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
-use weftwork::runtime::{Recovery, RolledBack, ThreadRun};
-use weftwork::types::MessageId;
-use weftwork::types::event::{AiEvent, Position, RunEvent};
+use weftwork::runtime::{
+    FollowFrom, Output, Recovery, RolledBack, RunOutput, Selection, ThreadRun,
+};
+use weftwork::types::event::AiEvent;
 use weftwork::types::interrupt::Ask;
 
 /// Refunds an order.
@@ -83,47 +83,29 @@ async fn follow(
     Shared(runtime): Shared<Runtime>,
     Path(thread): Path<String>,
     headers: HeaderMap,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
+) -> Result<Sse<impl Stream<Item = Result<Event, RuntimeError>>>, Refusal> {
     let thread = runtime.thread("agent", thread).map_err(refusal)?;
     let runs = thread.runs(RolledBack::Omitted).await.map_err(refusal)?;
     let run = runs.last().ok_or((StatusCode::NOT_FOUND, "the thread has no run".to_owned()))?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let after: Position = last.unwrap_or(Position::START);
-    let events = thread.watch(&run.new.at, after).await.map_err(refusal)?.events;
-    let mut sent = Sent { of: BTreeMap::new(), before: after.bytes as usize };
-    Ok(Sse::new(events.filter_map(move |event| {
-        let id = event.position().map(|position| position.to_string()).unwrap_or_default();
-        let shown = sent.show(event);
-        std::future::ready(shown.map(|json| Ok(Event::default().id(id).data(json.to_string()))))
+    let from = last.map_or(FollowFrom::Start, FollowFrom::After);
+    let output = thread.follow_run(&run.new.at, from, Selection::default()).await;
+    Ok(Sse::new(output.map_err(refusal)?.try_filter_map(|output| {
+        let event = Event::default().id(output.position.to_string());
+        std::future::ready(Ok(show(&output).map(|json| event.data(json.to_string()))))
     })))
 }
 
-/// Bytes that the client has of each text: a final message repeats its text.
-struct Sent {
-    of: BTreeMap<MessageId, usize>,
-    before: usize,
-}
-
-impl Sent {
-    fn show(&mut self, event: RunEvent) -> Option<Value> {
-        match event.event {
-            AiEvent::TextDelta { delta } => {
-                let id = event.piece?.message?;
-                *self.of.entry(id).or_insert_with(|| std::mem::take(&mut self.before)) +=
-                    delta.len();
-                Some(json!({"type": "text", "text": delta}))
-            }
-            AiEvent::MessageFinal { message } if message.role == Role::Assistant => {
-                let sent = self.of.remove(&message.id);
-                let sent = sent.unwrap_or_else(|| std::mem::take(&mut self.before));
-                let text = message.joined_text();
-                let rest = text.get(sent..).filter(|rest| !rest.is_empty())?;
-                Some(json!({"type": "text", "text": rest}))
-            }
+fn show(output: &Output) -> Option<Value> {
+    match &output.output {
+        RunOutput::Text(part) => Some(json!({"type": "text", "text": part.text})),
+        RunOutput::Reset(_) => Some(json!({"type": "reset"})),
+        RunOutput::Event(event) => match event.event {
             AiEvent::HumanInputRequired { .. } => Some(json!({"type": "question"})),
             AiEvent::Done { .. } => Some(json!({"type": "end"})),
             _ => None,
-        }
+        },
+        RunOutput::Frame(_) => None,
     }
 }
 
