@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_agents::AgentRuntime;
 use weftwork_models::{ChatModel, ModelInfo};
-use weftwork_runtime::{EndedRun, Runtime, Thread};
+use weftwork_runtime::{
+    EndedRun, FollowFrom, FollowTarget, OutputStream, Runtime, Selection, Thread,
+};
 use weftwork_store::{Store, StoreError, ThreadRow};
 use weftwork_types::caller::Caller;
-use weftwork_types::event::Position;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, Limits, RunHandle};
@@ -208,19 +209,15 @@ impl App {
         Ok(self.runtime.execute(request).await?)
     }
 
-    /// Watches a run from a position on. The run may be executing here or in another process, or
-    /// may have ended. Events after the position are delivered exactly once and in order: a client
-    /// whose stream broke continues from the
-    /// [`position`](weftwork_types::event::RunEvent::position) of the last event it received.
-    /// Watching does not affect the run, and dropping the stream does not cancel it. See
-    /// [`Runtime::watch`].
+    /// Follows a run until its end, or all runs of a thread; see [`Runtime::follow`]. The run may be
+    /// executing here or in another process, or may have ended. Following does not affect the run,
+    /// and dropping the stream does not cancel it. A client whose stream broke continues after the
+    /// last output that it received, within a text with the rest of it.
     ///
     /// ```
-    /// use futures_util::StreamExt;
+    /// use futures_util::TryStreamExt;
     /// use weftwork::prelude::*;
-    /// use weftwork::types::ThreadId;
-    /// use weftwork::types::event::{Position, RunEvent};
-    /// use weftwork::types::run::RunInput;
+    /// use weftwork::runtime::{FollowFrom, Output, Selection};
     ///
     /// # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
     /// # async fn main() -> Result<(), weftwork::Error> {
@@ -230,31 +227,35 @@ impl App {
     ///     .agent("chat", |model| ReactAgent::new("chat", model).build())
     ///     .open()
     ///     .await?;
-    /// let input = RunInput::Start { input: app.say("Hello") };
-    /// let mut started = app.start("chat", ThreadId::new("t")?, input).await?;
-    /// let first = started.events.next().await.expect("a run reports its start");
-    /// drop(started.events); // the client disconnects
+    /// let run = app.thread("t").await?.say("Hello");
+    /// let mut output = run.follow(Selection::default()).await?;
+    /// let first = output.try_next().await?.expect("a run reports its start");
+    /// drop(output); // the client disconnects
     ///
-    /// let after = first.position().unwrap_or(Position::START);
-    /// let watched = app.watch(&started.run, after).await?;
-    /// let rest: Vec<RunEvent> = watched.events.collect().await;
-    /// assert_eq!(watched.outcome.await.status(), RunStatus::Completed);
+    /// let select = Selection::default();
+    /// let rest = app.follow(&first.run, first.start_after(), select).await?;
+    /// let rest: Vec<Output> = rest.try_collect().await?;
     ///
-    /// // A client that connects after the end receives the same durable events.
-    /// let again = app.watch(&started.run, after).await?;
-    /// let again: Vec<RunEvent> = again.events.collect().await;
-    /// let durable = |events: Vec<RunEvent>| -> Vec<RunEvent> {
-    ///     events.into_iter().filter(|event| event.seq.is_some()).collect()
+    /// // A client that connects after the end receives the same text.
+    /// let all = app.follow(&first.run, FollowFrom::Start, select).await?;
+    /// let all: Vec<Output> = all.try_collect().await?;
+    /// let text = |output: &[Output]| -> String {
+    ///     output.iter().filter_map(Output::text).map(|part| part.text.as_str()).collect()
     /// };
-    /// assert_eq!(durable(rest), durable(again));
+    /// assert_eq!(text(&rest), text(&all));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// [`Error::Runtime`] if the run does not exist, or its graph is not an agent of this app.
-    pub async fn watch(&self, run: &RunRef, after: Position) -> Result<RunHandle, Error> {
-        Ok(self.runtime.watch(&self.who, run, after).await?)
+    /// [`Error::Runtime`] as [`Runtime::follow`].
+    pub async fn follow<T: FollowTarget>(
+        &self,
+        target: &T,
+        from: impl Into<FollowFrom>,
+        select: Selection,
+    ) -> Result<OutputStream, Error> {
+        Ok(self.runtime.follow(&self.who, target, from, select).await?)
     }
 
     /// A thread of this app's store, on which its agent runs with the model, the budget and the other

@@ -1,6 +1,6 @@
 //! Tests of apps: asking, answering, resuming, watching.
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,9 @@ use weftwork::graph::{ChannelDef, DynUpdate, Dynamic};
 use weftwork::models::scripted::{ScriptedProvider, Step};
 use weftwork::models::{ChatModel, ModelChoice, ModelProvider, ScriptedModel};
 use weftwork::prelude::*;
+use weftwork::runtime::{FollowFrom, Output, Selection};
 use weftwork::store::{MemoryStore, Store, StoreError};
-use weftwork::types::event::{AiEvent, Position};
+use weftwork::types::event::AiEvent;
 use weftwork::types::interrupt::Ask;
 use weftwork::types::port::{Dependencies, Limits};
 use weftwork::types::run::{RunInput, RunOutcome, RunRef};
@@ -245,27 +246,25 @@ async fn a_node_made_due_by_an_update_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_run_is_watched_from_any_position_by_any_app_over_the_same_store() {
+async fn a_run_is_followed_from_any_position_by_any_app_over_the_same_store() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let here = post(Arc::clone(&store)).await;
     let asked = here.ask("t", "Send a letter to Ada").await.expect("accepted");
-    let told = here.watch(asked.run(), Position::START).await.expect("a run");
-    let told: Vec<_> = told.events.collect().await;
-    assert!(told.len() > 2 && told.iter().all(|told| told.seq.is_some()), "{told:?}");
+    let followed = async |app: &App, from: FollowFrom| -> Vec<Output> {
+        let output = app.follow(asked.run(), from, Selection::default()).await.expect("a run");
+        output.try_collect().await.expect("reads")
+    };
+    let told = followed(&here, FollowFrom::Start).await;
+    assert!(told.len() > 2, "{told:?}");
 
     let other = post(Arc::clone(&store)).await;
-    for place in 0..told.len() {
-        let after = match place {
-            0 => Position::START,
-            _ => told[place - 1].position().expect("durable"),
-        };
-        let watched = other.watch(asked.run(), after).await.expect("a run");
-        let rest: Vec<_> = watched.events.collect().await;
-        assert_eq!(rest, told[place..], "after {after:?}");
-        assert_eq!(watched.outcome.await, *asked.outcome());
+    for place in 1..told.len() {
+        let rest = followed(&other, told[place - 1].start_after()).await;
+        assert_eq!(rest, told[place..], "after {place}");
     }
     let none = RunRef { run: RunId::new("none").expect("an id"), ..asked.run().clone() };
-    let error = other.watch(&none, Position::START).await.expect_err("there is no such run");
+    let error = other.follow(&none, FollowFrom::Start, Selection::default()).await;
+    let error = error.err().expect("there is no such run");
     assert_eq!(error.fault().code, "W0201");
 }
 
@@ -327,9 +326,10 @@ async fn a_run_calls_its_own_model_in_every_process() {
     let reply = own.ask("t", "Hello").await.expect("runs");
     assert_eq!(reply.text(), recorded.text());
     let used = async |app: &App, ended: &EndedRun| -> Vec<String> {
-        let events = app.watch(ended.run(), Position::START).await.expect("a run").events;
-        let providers = events.filter_map(async |event| match event.event {
-            AiEvent::UsageReport { fact, .. } => Some(fact.provider),
+        let output = app.follow(ended.run(), FollowFrom::Start, Selection::default()).await;
+        let output = output.expect("a run").map(|next| next.expect("reads"));
+        let providers = output.filter_map(async |next| match &next.event()?.event {
+            AiEvent::UsageReport { fact, .. } => Some(fact.provider.clone()),
             _ => None,
         });
         providers.collect().await
