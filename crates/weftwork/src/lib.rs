@@ -215,6 +215,7 @@ pub mod prelude {
 #[doc = include_str!("../../../docs/guide/running.md")]
 #[doc = include_str!("../../../docs/guide/runtime.md")]
 #[doc = include_str!("../../../docs/guide/stores.md")]
+#[doc = include_str!("../../../docs/guide/streaming.md")]
 #[doc = include_str!("../../../docs/guide/testing.md")]
 #[doc = include_str!("../../../docs/guide/tools.md")]
 #[cfg_attr(feature = "mcp", doc = include_str!("../../../docs/guide/mcp.md"))]
