@@ -32,7 +32,7 @@ use weftwork_types::run::{RunOptions, Stops};
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let double = async |sum: State<Sum>| SumUpdate::new().n(sum.n());
+/// let double = async |sum: State<Sum>| SumUpdate::new().n(*sum.n());
 /// let graph: CompiledGraph = Graph::<Sum>::new("sum")
 ///     .node("double", double)
 ///     .edge(START, "double")

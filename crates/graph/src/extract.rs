@@ -192,7 +192,7 @@ impl FromTask for Failure {
 ///     lengths: List<usize>,
 /// }
 ///
-/// fn split(_: &State<Words>) -> Vec<Next> {
+/// fn split(_: State<Words>) -> Vec<Next> {
 ///     ["one", "three"].map(|word| SendTo::to("measure", word.to_owned()).into()).into()
 /// }
 ///
@@ -202,7 +202,8 @@ impl FromTask for Failure {
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let graph = Graph::<Words>::new("words").node("measure", measure).route(START, split).build()?;
+/// let graph = Graph::<Words>::new("words").node("measure", measure);
+/// let graph = graph.route_to(START, ["measure"], split).build()?;
 /// let ended = graph.invoke(json!({})).await?;
 /// assert_eq!(ended.output()?["lengths"], json!([3, 5]));
 /// # Ok(())

@@ -33,7 +33,8 @@ use weftwork_types::BoxFuture;
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let graph = Graph::<Order>::new("order").node("check", check).node("pack", pack);
-/// let ended = graph.edge(START, "check").build()?.invoke(json!({})).await?;
+/// let graph = graph.edge(START, "check").ends("check", ["pack"]);
+/// let ended = graph.build()?.invoke(json!({})).await?;
 /// assert_eq!(ended.output()?["log"], json!(["checked", "packed"]));
 /// # Ok(())
 /// # }

@@ -12,7 +12,7 @@ use weftwork_types::run::Target;
 ///
 /// ```
 /// use serde_json::json;
-/// use weftwork_graph::{Graph, Next, START, State};
+/// use weftwork_graph::{END, Graph, Next, START, State};
 ///
 /// #[derive(State)]
 /// struct Count {
@@ -20,7 +20,7 @@ use weftwork_types::run::Target;
 ///     n: u32,
 /// }
 ///
-/// fn until_three(count: &State<Count>) -> Next {
+/// fn until_three(count: State<Count>) -> Next {
 ///     if *count.n() < 3 { Next::node("add") } else { Next::End }
 /// }
 ///
@@ -28,7 +28,8 @@ use weftwork_types::run::Target;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let add = async |_: State<Count>| CountUpdate::new().n(1);
 /// let graph = Graph::<Count>::new("count").node("add", add).edge(START, "add");
-/// let ended = graph.route("add", until_three).build()?.invoke(json!({})).await?;
+/// let graph = graph.route_to("add", ["add", END], until_three);
+/// let ended = graph.build()?.invoke(json!({})).await?;
 /// assert_eq!(ended.output()?["n"], json!(3));
 /// # Ok(())
 /// # }

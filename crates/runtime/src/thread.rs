@@ -20,7 +20,6 @@ use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
 use weftwork_store::{RunRow, by_execution, open_questions};
 use weftwork_types::event::Position;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::message::Message;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{Answers, CancelAction, RunInput, RunOptions, RunRef};
 use weftwork_types::{CheckpointId, Principal, ThreadId};
@@ -186,7 +185,7 @@ impl Thread {
     /// # }
     /// ```
     pub fn say(&self, text: impl Into<String>) -> ThreadRun {
-        self.start(json!({"messages": [Message::user(text)]}))
+        ThreadRun::said(self, text.into())
     }
 
     /// A run that answers open questions: the only one with a value, or those that the answers name.

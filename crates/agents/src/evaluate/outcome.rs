@@ -21,8 +21,9 @@ use weftwork_types::usage::Usage;
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let model = ScriptedModel::from_steps([Step::text("7")]);
-/// let prompt = Prompt::<(), u32>::builder("examples", "count", "Count")
+/// let prompt = Prompt::<()>::builder("examples", "count", "Count")
 ///     .section(Section::new("task", "Task", "How many days has a week?"))
+///     .output::<u32>()
 ///     .build()?;
 /// let evaluator = Evaluator::builder(model).open().await?;
 /// let session = evaluator.new_session();

@@ -6,19 +6,20 @@ use crate::hosted::ModeReceiver;
 use crate::modes::Selection;
 use crate::runtime::{Admit, OutputStream, Runtime, check_key};
 use futures_util::{FutureExt, Stream};
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{CheckpointRef, Modes, StreamItem};
-use weftwork_types::BoxFuture;
 use weftwork_types::caller::Caller;
+use weftwork_types::message::Message;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{
     Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunRef, RunRequest, Stops, Within,
 };
+use weftwork_types::{BoxFuture, MessageId, canonical};
 
 impl Thread {
     pub(super) async fn end(&self, handle: RunHandle) -> EndedRun {
@@ -34,14 +35,31 @@ impl Thread {
 #[must_use = "nothing happens until the run is awaited, followed or begun"]
 pub struct ThreadRun {
     thread: Thread,
-    input: Result<RunInput, RuntimeError>,
+    input: Input,
     caller: Option<Caller>,
     deadline: Option<Duration>,
     options: RunOptions,
 }
 
+/// The input of a run that is not yet requested.
+#[derive(Debug)]
+enum Input {
+    Given(Result<RunInput, RuntimeError>),
+    /// Text of a message of the user, whose id is that of the request.
+    Said(String),
+}
+
 impl ThreadRun {
     pub(super) fn new(thread: &Thread, input: Result<RunInput, RuntimeError>) -> Self {
+        Self::with(thread, Input::Given(input))
+    }
+
+    /// A run with a message of the user.
+    pub(super) fn said(thread: &Thread, text: String) -> Self {
+        Self::with(thread, Input::Said(text))
+    }
+
+    fn with(thread: &Thread, input: Input) -> Self {
         let options = RunOptions::clone(&thread.options);
         let deadline = thread.deadline;
         Self { thread: thread.clone(), input, caller: None, deadline, options }
@@ -59,7 +77,7 @@ impl ThreadRun {
     /// Starts from this place of the thread, of which a view gave the config: also a checkpoint of
     /// a subgraph. An update changes the subgraph.
     pub fn from(mut self, config: &CheckpointRef) -> Self {
-        let changes = matches!(self.input, Ok(RunInput::Update { .. }));
+        let changes = matches!(self.input, Input::Given(Ok(RunInput::Update { .. })));
         let outermost = config.map.get("").copied().filter(|_| !changes);
         self.options.at = outermost.or(config.id);
         self.options.within = (!config.ns.is_empty())
@@ -204,6 +222,10 @@ impl ThreadRun {
     fn into_request(self) -> Result<(Runtime, RunRequest), RuntimeError> {
         let Self { thread, input, caller, deadline, mut options } = self;
         options.idempotency_key.as_deref().map_or(Ok(()), check_key)?;
+        let input = match input {
+            Input::Given(input) => input?,
+            Input::Said(text) => said(text, options.idempotency_key.as_deref())?,
+        };
         let clock = thread.runtime.clock();
         if let Some(limit) = deadline {
             options.deadline = Some(clock.now().plus(limit));
@@ -217,11 +239,21 @@ impl ThreadRun {
             caller,
             graph: thread.graph,
             thread: thread.id,
-            input: input?,
+            input,
             options,
         };
         Ok((thread.runtime, request))
     }
+}
+
+/// The input with a message of the user. A request that is repeated under a key has the same message:
+/// its id is derived from the key.
+fn said(text: String, key: Option<&str>) -> Result<RunInput, RuntimeError> {
+    let mut message = Message::user(text);
+    if let Some(key) = key {
+        message.id = MessageId::new(canonical::hash(&json!(key)).to_string())?;
+    }
+    Ok(RunInput::Start { input: json!({"messages": [message]}) })
 }
 
 impl IntoFuture for ThreadRun {

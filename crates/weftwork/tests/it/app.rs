@@ -76,6 +76,24 @@ async fn a_model_of_the_program_is_the_model_of_the_app() {
     }
 }
 
+#[tokio::test]
+async fn a_message_that_is_said_again_under_a_key_starts_one_run() {
+    let model = Arc::new(ScriptedModel::from_steps([Step::text("Yes."), Step::text("No.")]));
+    let app = App::builder().config(Config::in_memory()).model(Arc::clone(&model));
+    let app = app.agent("chat", |model| ReactAgent::new("chat", model).build());
+    let app = app.open().await.expect("opens");
+    let say = |text: &str| {
+        let thread = app.thread_of("chat", "t").expect("a thread");
+        thread.say(text).idempotency_key("message-1").into_future()
+    };
+    let first = say("Ready?").await.expect("accepted");
+    let again = say("Ready?").await.expect("the same request");
+    assert_eq!((again.run(), again.text()), (first.run(), "Yes.".to_owned()));
+    assert_eq!(model.calls(), 1);
+    let other = say("Sure?").await.expect_err("another request with the key");
+    assert_eq!(other.code().0, "W0205", "{other}");
+}
+
 struct Region(String);
 
 /// Tells the region.
