@@ -1,5 +1,5 @@
 //! Conformance cases for stores, by name, over any [`Store`]. The cases of item stores are in
-//! [`item_store`].
+//! [`item_store`], those of databases for a store of one's own in [`rows`].
 //!
 //! The cases are independent of the async runtime. A driver writes one test per case with
 //! [`conformance_tests`], or runs them all:
@@ -40,6 +40,7 @@ mod pieces;
 mod requeue;
 mod retention;
 mod rewrites;
+pub mod rows;
 mod runs;
 mod tenancy;
 mod threads;
@@ -56,6 +57,8 @@ use weftwork_types::BoxFuture;
 /// A property that every store must have.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
+    /// Group of the case, such as `claims`.
+    pub group: &'static str,
     /// Name of the case.
     pub name: &'static str,
     /// Checks the property on an empty store; panics if it does not hold.
@@ -76,7 +79,11 @@ macro_rules! cases {
     ($d:tt $($module:ident::$name:ident,)*) => {
         /// All cases.
         pub const CASES: &[Case] = &[$(
-            Case { name: stringify!($name), run: |store| Box::pin($module::$name(store)) },
+            Case {
+                group: stringify!($module),
+                name: stringify!($name),
+                run: |store| Box::pin($module::$name(store)),
+            },
         )*];
 
         /// Generates one test per case. Takes the path of a `fn(case: &str)` that runs the case.

@@ -25,6 +25,7 @@ pub mod orphan;
 pub mod record;
 pub mod remote;
 pub mod retention;
+pub mod rows;
 pub mod table;
 pub mod thread;
 pub mod transfer;
@@ -53,6 +54,7 @@ pub use record::{
     WorkerRow,
 };
 pub use retention::{Retention, Untouched, Waiting, delete_all_untouched, drop_all_events};
+pub use rows::{RowStore, Rows};
 pub use table::{
     JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result, Store,
     Workers, WriteRuns, WriteThreads, WriteUsage,

@@ -22,6 +22,11 @@ pub const REMOTE_ID_CHARS: usize = 36;
 
 const FORMAT: u32 = 1;
 
+/// Returns the key of the record of a deletion, given the key of the record of the remote thread.
+pub(crate) fn deletion_key(key: &str) -> &str {
+    key.get(key.len().saturating_sub(REMOTE_ID_CHARS)..).unwrap_or(key)
+}
+
 /// Returns the effect that records a remote thread.
 ///
 /// # Errors

@@ -1,6 +1,8 @@
 //! The conformance suite on the memory stores.
+#![expect(clippy::expect_used, reason = "a test says what it relies on")]
 
 mod items;
+mod rows;
 
 use std::pin::pin;
 use std::sync::Arc;

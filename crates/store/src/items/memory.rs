@@ -6,6 +6,7 @@ use super::{ItemQuery, NamespaceQuery, Selection};
 use super::{Namespace, Prefix};
 use crate::memory::MemoryStore;
 use crate::table::Result;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -30,7 +31,7 @@ impl MemoryItems {
 pub(crate) struct Tables {
     orgs: BTreeMap<OrgId, BTreeMap<Namespace, Space>>,
     /// Items that expire, ordered by expiry time and position.
-    expiries: BTreeMap<(Timestamp, u64), (OrgId, ItemRef)>,
+    expiries: BTreeMap<(Timestamp, u64, OrgId), ItemRef>,
     /// Counter from which positions of namespaces and items are assigned.
     count: u64,
 }
@@ -49,6 +50,22 @@ struct Row {
     /// Position among all items, assigned by `put`.
     position: u64,
     key: String,
+    value: Value,
+    indexing: Indexing,
+    ttl: Option<Duration>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    expires_at: Option<Timestamp>,
+}
+
+/// An item as a row of a [`RowStore`](crate::rows::RowStore).
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ItemRow {
+    pub(crate) namespace: Namespace,
+    pub(crate) key: String,
+    /// Position of the namespace.
+    space: u64,
+    position: u64,
     value: Value,
     indexing: Indexing,
     ttl: Option<Duration>,
@@ -95,6 +112,47 @@ impl Row {
 }
 
 impl Tables {
+    /// Returns all items, each with its organisation.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&OrgId, ItemRow)> {
+        self.orgs.iter().flat_map(|(org, spaces)| {
+            let rows = spaces.iter().flat_map(|(namespace, space)| {
+                space.rows.values().map(move |row| (namespace, space.position, row))
+            });
+            rows.map(move |(namespace, space, row)| {
+                let row = ItemRow {
+                    namespace: namespace.clone(),
+                    key: row.key.clone(),
+                    space,
+                    position: row.position,
+                    value: row.value.clone(),
+                    indexing: row.indexing.clone(),
+                    ttl: row.ttl,
+                    created_at: row.created_at,
+                    updated_at: row.updated_at,
+                    expires_at: row.expires_at,
+                };
+                (org, row)
+            })
+        })
+    }
+
+    /// Adds a row that [`rows`](Self::rows) returned.
+    pub(crate) fn restore(&mut self, org: &OrgId, row: ItemRow) {
+        let ItemRow { namespace, key, space: place, position, value, indexing, .. } = row;
+        let ItemRow { ttl, created_at, updated_at, expires_at, .. } = row;
+        if let (Some(expires_at), Ok(at)) =
+            (expires_at, ItemRef::new(namespace.clone(), key.as_str()))
+        {
+            self.expiries.insert((expires_at, position, org.clone()), at);
+        }
+        self.count = self.count.max(position);
+        let space = self.orgs.entry(org.clone()).or_default().entry(namespace).or_default();
+        space.position = place;
+        space.places.insert(key.clone(), position);
+        let row = Row { position, key, value, indexing, ttl, created_at, updated_at, expires_at };
+        space.rows.insert(position, row);
+    }
+
     pub(crate) fn get(
         &mut self,
         org: &OrgId,
@@ -246,7 +304,7 @@ impl Tables {
         match known {
             Some((position, created_at, expires_at)) => {
                 (row.position, row.created_at) = (position, created_at);
-                self.forget_expiry(expires_at, position);
+                self.forget_expiry(org, expires_at, position);
             }
             None => {
                 // An expired item has lost its position.
@@ -256,7 +314,7 @@ impl Tables {
             }
         }
         if let Some(expires_at) = row.expires_at {
-            self.expiries.insert((expires_at, row.position), (org.clone(), at.clone()));
+            self.expiries.insert((expires_at, row.position, org.clone()), at.clone());
         }
         let spaces = self.orgs.entry(org.clone()).or_default();
         let space = spaces.entry(at.namespace().clone()).or_default();
@@ -279,13 +337,13 @@ impl Tables {
         if spaces.is_empty() {
             self.orgs.remove(org);
         }
-        self.forget_expiry(row.expires_at, row.position);
+        self.forget_expiry(org, row.expires_at, row.position);
         Some(row)
     }
 
-    fn forget_expiry(&mut self, expires_at: Option<Timestamp>, position: u64) {
+    fn forget_expiry(&mut self, org: &OrgId, expires_at: Option<Timestamp>, position: u64) {
         if let Some(expires_at) = expires_at {
-            self.expiries.remove(&(expires_at, position));
+            self.expiries.remove(&(expires_at, position, org.clone()));
         }
     }
 
@@ -296,14 +354,14 @@ impl Tables {
         let after = now.plus(row.ttl?);
         let position = row.position;
         row.expires_at = Some(after);
-        self.forget_expiry(Some(before), position);
-        self.expiries.insert((after, position), (org.clone(), at.clone()));
+        self.forget_expiry(org, Some(before), position);
+        self.expiries.insert((after, position, org.clone()), at.clone());
         Some(after)
     }
 
     pub(crate) fn sweep(&mut self, limit: usize, now: Timestamp) -> usize {
-        let due = self.expiries.iter().take_while(|((at, _), _)| *at <= now).take(limit);
-        let due: Vec<_> = due.map(|(_, whose)| whose.clone()).collect();
+        let due = self.expiries.iter().take_while(|((at, ..), _)| *at <= now).take(limit);
+        let due: Vec<_> = due.map(|((.., org), at)| (org.clone(), at.clone())).collect();
         for (org, at) in &due {
             self.remove(org, at);
         }

@@ -29,6 +29,6 @@ mod memory;
 mod stored;
 
 pub use memory::MemoryItems;
-pub(crate) use memory::Tables;
+pub(crate) use memory::{ItemRow, Tables};
 pub use stored::{ItemTable, SWEPT_BY_PUT, StoreItems, StoredItem, seal};
 pub use weftwork_types::item::*;

@@ -1,6 +1,7 @@
 //! Checkpoints in memory.
 
-use super::{MemoryStore, Tables};
+use super::scope::{Need, Part, Scope};
+use super::{Backend, TableStore, Tables, scope};
 use crate::checkpoint::{
     Body, CheckpointBatch, CheckpointNamespace, FoundCheckpoint, NewCheckpoint, NewPending,
     Pending, ReadCheckpoints, WriteCheckpoints,
@@ -14,26 +15,33 @@ use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};
 
 /// The checkpoints of all organisations.
 #[derive(Debug, Default)]
-pub(super) struct Checkpoints {
-    threads: BTreeMap<(OrgId, ThreadId), Graphs>,
-    blobs: BTreeMap<(OrgId, Hash), Vec<u8>>,
-    layouts: BTreeMap<(OrgId, Hash), Vec<u8>>,
+pub(crate) struct Checkpoints {
+    pub(crate) threads: BTreeMap<(OrgId, ThreadId), Graphs>,
+    pub(crate) blobs: BTreeMap<(OrgId, Hash), Vec<u8>>,
+    pub(crate) layouts: BTreeMap<(OrgId, Hash), Vec<u8>>,
 }
 
 /// The graphs of one thread, by namespace.
-type Graphs = BTreeMap<String, Graph>;
+pub(crate) type Graphs = BTreeMap<String, Graph>;
 
 #[derive(Debug, Clone, Default)]
-struct Graph {
-    checkpoints: BTreeMap<CheckpointId, NewCheckpoint>,
-    open: BTreeMap<CheckpointId, Open>,
+pub(crate) struct Graph {
+    pub(crate) checkpoints: BTreeMap<CheckpointId, NewCheckpoint>,
+    pub(crate) open: BTreeMap<CheckpointId, Open>,
 }
 
 /// The stored parts of an open superstep.
 #[derive(Debug, Clone, Default)]
-struct Open {
-    outside: Option<NewPending>,
-    tasks: Vec<NewPending>,
+pub(crate) struct Open {
+    pub(crate) outside: Option<NewPending>,
+    /// Parts by number, in the order in which they were stored.
+    pub(crate) tasks: BTreeMap<u64, NewPending>,
+}
+
+impl Open {
+    fn parts(&self) -> impl Iterator<Item = &NewPending> {
+        self.outside.iter().chain(self.tasks.values())
+    }
 }
 
 impl Checkpoints {
@@ -67,7 +75,10 @@ impl Checkpoints {
             let open = graph.open.entry(part.of).or_default();
             match part.what {
                 Pending::Outside => open.outside = Some(part),
-                Pending::Tasks => open.tasks.push(part),
+                Pending::Tasks => {
+                    let number = open.tasks.keys().next_back().map_or(0, |last| last + 1);
+                    open.tasks.insert(number, part);
+                }
             }
         }
         head
@@ -87,7 +98,7 @@ impl Checkpoints {
         for graph in self.threads.get(&(org.clone(), thread.clone())).into_iter().flatten() {
             let (_, Graph { checkpoints, open }) = graph;
             all.checkpoints.extend(checkpoints.values().cloned());
-            let parts = open.values().flat_map(|open| open.outside.iter().chain(&open.tasks));
+            let parts = open.values().flat_map(Open::parts);
             all.pending.extend(parts.cloned());
             let spoken = graph
                 .1
@@ -140,7 +151,7 @@ impl Checkpoints {
         }
     }
 
-    fn collect(&mut self, org: &OrgId) -> u64 {
+    pub(super) fn collect(&mut self, org: &OrgId) -> u64 {
         let ours = self.threads.iter().filter(|((owner, _), _)| owner == org);
         let graphs = ours.flat_map(|(_, graphs)| graphs.values());
         let spoken: BTreeSet<Hash> = graphs.flat_map(Graph::blobs).collect();
@@ -167,8 +178,8 @@ impl Graph {
         let id = checkpoint.id;
         let open = self.open.get(&id);
         let outside = open.and_then(|open| open.outside.as_ref()).map(|part| part.body.clone());
-        let mut tasks: Vec<_> =
-            open.into_iter().flat_map(|open| &open.tasks).map(|part| part.body.clone()).collect();
+        let tasks = open.into_iter().flat_map(|open| open.tasks.values());
+        let mut tasks: Vec<_> = tasks.map(|part| part.body.clone()).collect();
         let next = self.checkpoints.range((Bound::Excluded(id), Bound::Unbounded)).next();
         tasks.extend(
             next.filter(|(_, next)| next.of == Some(id)).map(|(_, next)| next.tasks.clone()),
@@ -176,21 +187,22 @@ impl Graph {
         FoundCheckpoint { id, body: checkpoint.body.clone(), outside, tasks }
     }
 
-    fn blobs(&self) -> impl Iterator<Item = Hash> {
-        let parts = self.open.values().flat_map(|open| open.outside.iter().chain(&open.tasks));
+    pub(crate) fn blobs(&self) -> impl Iterator<Item = Hash> {
+        let parts = self.open.values().flat_map(Open::parts);
         let spoken = self.checkpoints.values().map(|checkpoint| &checkpoint.blobs);
         spoken.chain(parts.map(|part| &part.blobs)).flatten().copied()
     }
 }
 
-impl ReadCheckpoints for MemoryStore {
+impl<B: Backend> ReadCheckpoints for TableStore<B> {
     fn checkpoint<'a>(
         &'a self,
         who: &'a Principal,
         at: &'a CheckpointNamespace,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, Part::checkpoint(&at.ns, id)));
+        self.backend.read(scope, move |tables| {
             let found = tables.checkpoints.graph(&who.org, at).and_then(|graph| {
                 let checkpoint = match id {
                     Some(id) => graph.checkpoints.get(&id),
@@ -208,7 +220,9 @@ impl ReadCheckpoints for MemoryStore {
         at: &'a CheckpointNamespace,
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>> {
-        self.with(move |tables| {
+        let part = || Part::Bodies { ns: at.ns.clone(), ids: ids.clone() };
+        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
+        self.backend.read(scope, move |tables| {
             let graph = tables.checkpoints.graph(&who.org, at);
             let found = ids.into_iter().filter_map(|id| graph?.checkpoints.get(&id));
             Ok(found.map(|checkpoint| (checkpoint.id, checkpoint.body.clone())).collect())
@@ -222,7 +236,9 @@ impl ReadCheckpoints for MemoryStore {
         before: Option<CheckpointId>,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
-        self.with(move |tables| {
+        let part = || Part::Page { ns: at.ns.clone(), before, limit };
+        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
+        self.backend.read(scope, move |tables| {
             let Some(graph) = tables.checkpoints.graph(&who.org, at) else { return Ok(Vec::new()) };
             let end = before.map_or(Bound::Unbounded, Bound::Excluded);
             let older = graph.checkpoints.range((Bound::Unbounded, end)).rev();
@@ -235,7 +251,8 @@ impl ReadCheckpoints for MemoryStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<CheckpointNamespace>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::Namespaces));
+        self.backend.read(scope, move |tables| {
             let graphs = tables.checkpoints.threads.get(&(who.org.clone(), thread.clone()));
             let filled = graphs.into_iter().flatten().filter(|(_, g)| !g.checkpoints.is_empty());
             let shelf =
@@ -249,7 +266,8 @@ impl ReadCheckpoints for MemoryStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::Namespaces));
+        self.backend.read(scope, move |tables| {
             let graphs = tables.checkpoints.threads.get(&(who.org.clone(), thread.clone()));
             let graphs = graphs.into_iter().flat_map(BTreeMap::values);
             Ok(graphs.filter_map(|graph| graph.checkpoints.keys().next_back()).max().copied())
@@ -261,7 +279,10 @@ impl ReadCheckpoints for MemoryStore {
         who: &'a Principal,
         hash: Hash,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
-        self.with(move |tables| Ok(tables.checkpoints.blobs.get(&(who.org.clone(), hash)).cloned()))
+        let scope = scope::<B>(|| Scope::of(Need::Blob { org: who.org.clone(), hash }));
+        self.backend.read(scope, move |tables| {
+            Ok(tables.checkpoints.blobs.get(&(who.org.clone(), hash)).cloned())
+        })
     }
 
     fn layout<'a>(
@@ -269,20 +290,22 @@ impl ReadCheckpoints for MemoryStore {
         who: &'a Principal,
         hash: Hash,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::of(Need::Layout { org: who.org.clone(), hash }));
+        self.backend.read(scope, move |tables| {
             Ok(tables.checkpoints.layouts.get(&(who.org.clone(), hash)).cloned())
         })
     }
 }
 
-impl WriteCheckpoints for MemoryStore {
+impl<B: Backend> WriteCheckpoints for TableStore<B> {
     fn put_checkpoints<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
         batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::batch(&batch)));
+        self.backend.write(scope, move |tables| {
             tables.checkpoints.put_batch(&who.org, thread, batch);
             Ok(())
         })
@@ -295,7 +318,12 @@ impl WriteCheckpoints for MemoryStore {
         newest: CheckpointId,
         batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| {
+            let mut scope = Scope::part(&who.org, &at.thread, Part::Checkpoints);
+            scope.add_part(Part::batch(&batch));
+            scope
+        });
+        self.backend.write(scope, move |tables| {
             tables.checkpoints.rewrite(&who.org, at, newest, batch)?;
             tables.move_head(&who.org, &at.thread);
             Ok(())
@@ -308,7 +336,13 @@ impl WriteCheckpoints for MemoryStore {
         from: &'a ThreadId,
         to: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| {
+            let mut scope = Scope::part(&who.org, from, Part::Checkpoints);
+            scope.add_part(Part::References);
+            scope.add(Need::Thread(who.org.clone(), to.clone(), vec![Part::Checkpoints]));
+            scope
+        });
+        self.backend.write(scope, move |tables| {
             if from != to {
                 tables.checkpoints.copy(&who.org, from, to);
                 tables.move_head(&who.org, to);
@@ -322,7 +356,8 @@ impl WriteCheckpoints for MemoryStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::Checkpoints));
+        self.backend.write(scope, move |tables| {
             tables.checkpoints.delete(&who.org, thread);
             tables.move_head(&who.org, thread);
             Ok(())
@@ -330,6 +365,6 @@ impl WriteCheckpoints for MemoryStore {
     }
 
     fn collect_blobs<'a>(&'a self, who: &'a Principal) -> BoxFuture<'a, Result<u64>> {
-        self.with(move |tables| Ok(tables.checkpoints.collect(&who.org)))
+        self.backend.collect_blobs(&who.org)
     }
 }

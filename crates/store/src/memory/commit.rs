@@ -27,9 +27,9 @@ impl Thread {
         let keeps_run = commit.keeps_asking_run();
         for call in commit.calls {
             let call = Arc::unwrap_or_clone(call);
-            match self.calls.iter_mut().find(|known| known.key == call.key) {
-                Some(known) => invariants::record_call(known, call),
-                None => self.calls.push(call),
+            match self.calls.iter_mut().find(|(_, known)| known.key == call.key) {
+                Some((_, known)) => invariants::record_call(known, call),
+                None => self.add_call(call),
             }
         }
         if leaves_step {

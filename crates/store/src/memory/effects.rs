@@ -1,23 +1,24 @@
 //! Sequence writes in memory.
 
-use super::{MemoryStore, Tables};
+use super::scope::{Need, Scope};
+use super::{Backend, TableStore, Tables, scope};
 use crate::effect::{
     Change, Content, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable,
     SequenceWrite, check_all, of_thread,
 };
-use crate::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
+use crate::remote::{REMOTE_DELETIONS, REMOTE_THREADS, deletion_key};
 use crate::table::Result;
 use std::collections::BTreeMap;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 /// The sequences of all organisations.
 #[derive(Debug, Default)]
-pub(super) struct Sequences(BTreeMap<(OrgId, Sequence), Records>);
+pub(crate) struct Sequences(pub(crate) BTreeMap<(OrgId, Sequence), Records>);
 
 #[derive(Debug, Default)]
-struct Records {
-    version: u64,
-    rows: BTreeMap<u64, (Timestamp, Content)>,
+pub(crate) struct Records {
+    pub(crate) version: u64,
+    pub(crate) rows: BTreeMap<u64, (Timestamp, Content)>,
 }
 
 impl Sequences {
@@ -64,8 +65,8 @@ impl Sequences {
         });
         let moved: Vec<_> = moved.collect();
         for ((_, Sequence { key, .. }), records) in moved {
-            let id = key.get(key.len().saturating_sub(REMOTE_ID_CHARS)..).unwrap_or(&key);
-            self.0.insert((workers.clone(), Sequence::new(REMOTE_DELETIONS, id)), records);
+            let moved = Sequence::new(REMOTE_DELETIONS, deletion_key(&key));
+            self.0.insert((workers.clone(), moved), records);
         }
     }
 
@@ -106,13 +107,15 @@ impl Tables {
     }
 }
 
-impl SequenceTable for MemoryStore {
+impl<B: Backend> SequenceTable for TableStore<B> {
     fn effects<'a>(
         &'a self,
         who: &'a Principal,
         query: SequenceQuery,
     ) -> BoxFuture<'a, Result<Vec<SequenceRow>>> {
-        self.with(move |tables| Ok(tables.sequences.read(&who.org, &query)))
+        let need = || Need::Records { org: who.org.clone(), query: query.clone() };
+        let scope = scope::<B>(|| Scope::of(need()));
+        self.backend.read(scope, move |tables| Ok(tables.sequences.read(&who.org, &query)))
     }
 
     fn effect_version<'a>(
@@ -120,7 +123,9 @@ impl SequenceTable for MemoryStore {
         who: &'a Principal,
         sequence: &'a Sequence,
     ) -> BoxFuture<'a, Result<u64>> {
-        self.with(move |tables| Ok(tables.sequences.version(&who.org, sequence)))
+        let need = || Need::Sequence { org: who.org.clone(), sequence: sequence.clone(), up_to: 0 };
+        let scope = scope::<B>(|| Scope::of(need()));
+        self.backend.read(scope, move |tables| Ok(tables.sequences.version(&who.org, sequence)))
     }
 
     fn apply_effects<'a>(
@@ -129,6 +134,7 @@ impl SequenceTable for MemoryStore {
         effects: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| tables.apply_effects(&who.org, effects, at))
+        let scope = scope::<B>(|| Scope::of_writes(&who.org, &effects));
+        self.backend.write(scope, move |tables| tables.apply_effects(&who.org, effects, at))
     }
 }

@@ -1,4 +1,5 @@
-use super::MemoryStore;
+use super::scope::{Need, Scope};
+use super::{Backend, TableStore, Tables, scope};
 use crate::items::{
     Item, ItemQuery, ItemRef, ItemTable, Namespace, NamespaceQuery, Prefix, PutOptions, StoredItem,
     Ttl,
@@ -7,7 +8,7 @@ use crate::table::Result;
 use serde_json::Value;
 use weftwork_types::{BoxFuture, Principal, Timestamp};
 
-impl ItemTable for MemoryStore {
+impl<B: Backend> ItemTable for TableStore<B> {
     fn item<'a>(
         &'a self,
         who: &'a Principal,
@@ -15,7 +16,12 @@ impl ItemTable for MemoryStore {
         ttl: Ttl,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<Item>>> {
-        self.with(move |tables| Ok(tables.items.get(&who.org, at, ttl, now)))
+        let scope = scope::<B>(|| Scope::of(Need::item(&who.org, at)));
+        let get = move |tables: &mut Tables| Ok(tables.items.get(&who.org, at, ttl, now));
+        match ttl {
+            Ttl::Refresh => self.backend.write(scope, get),
+            Ttl::Keep => self.backend.read(scope, get),
+        }
     }
 
     fn search_items<'a>(
@@ -25,7 +31,12 @@ impl ItemTable for MemoryStore {
         query: &'a ItemQuery,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<Item>>> {
-        self.with(move |tables| tables.items.search(&who.org, within, query, now))
+        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        let search = move |tables: &mut Tables| tables.items.search(&who.org, within, query, now);
+        match query.ttl {
+            Ttl::Refresh => self.backend.write(scope, search),
+            Ttl::Keep => self.backend.read(scope, search),
+        }
     }
 
     fn item_namespaces<'a>(
@@ -34,7 +45,8 @@ impl ItemTable for MemoryStore {
         query: &'a NamespaceQuery,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
-        self.with(move |tables| Ok(tables.items.namespaces(&who.org, query, now)))
+        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        self.backend.read(scope, move |tables| Ok(tables.items.namespaces(&who.org, query, now)))
     }
 
     fn put_item<'a>(
@@ -45,7 +57,9 @@ impl ItemTable for MemoryStore {
         options: PutOptions,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| tables.items.put_new(&who.org, at, value, options, now))
+        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        self.backend
+            .write(scope, move |tables| tables.items.put_new(&who.org, at, value, options, now))
     }
 
     fn delete_item<'a>(
@@ -54,7 +68,8 @@ impl ItemTable for MemoryStore {
         at: &'a ItemRef,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<bool>> {
-        self.with(move |tables| Ok(tables.items.delete(&who.org, at, now)))
+        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        self.backend.write(scope, move |tables| Ok(tables.items.delete(&who.org, at, now)))
     }
 
     fn clear_items<'a>(
@@ -63,11 +78,13 @@ impl ItemTable for MemoryStore {
         within: &'a Prefix,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<usize>> {
-        self.with(move |tables| tables.items.clear(&who.org, within, now))
+        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        self.backend.write(scope, move |tables| tables.items.clear(&who.org, within, now))
     }
 
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
-        self.with(move |tables| Ok(tables.items.sweep(limit, now)))
+        let scope = scope::<B>(|| Scope::of(Need::AllItems));
+        self.backend.write(scope, move |tables| Ok(tables.items.sweep(limit, now)))
     }
 
     fn stored_items<'a>(
@@ -75,7 +92,8 @@ impl ItemTable for MemoryStore {
         who: &'a Principal,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<StoredItem>>> {
-        self.with(move |tables| Ok(tables.items.stored(&who.org, now)))
+        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        self.backend.read(scope, move |tables| Ok(tables.items.stored(&who.org, now)))
     }
 
     fn put_stored_items<'a>(
@@ -84,6 +102,7 @@ impl ItemTable for MemoryStore {
         items: Vec<StoredItem>,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<usize>> {
-        self.with(move |tables| tables.items.put_stored(&who.org, items, now))
+        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        self.backend.write(scope, move |tables| tables.items.put_stored(&who.org, items, now))
     }
 }

@@ -1,4 +1,7 @@
-//! An in-memory store, for tests and for runs that need not outlive the process.
+//! The tables of a store as values, with all operations on them, and the store in memory.
+//!
+//! An operation is a function of [`Tables`], which a [`Backend`] executes: [`Locked`] on all tables of
+//! a store in memory, [`rows`](crate::rows) on the part that the [`Scope`] of the operation names.
 
 mod checkpoints;
 mod commit;
@@ -6,10 +9,12 @@ mod effects;
 mod items;
 mod read;
 mod retention;
+pub(crate) mod scope;
 mod threads;
 mod transfer;
 mod write;
 
+use self::scope::Scope;
 use crate::invariants;
 use crate::mailbox;
 use crate::record::{InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow, WorkerRow};
@@ -24,12 +29,15 @@ use weftwork_types::{
     BoxFuture, InvocationId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
-/// A store in memory, with all tables behind one lock. Every future is ready at its first poll. A
-/// worker is dead if its row has expired or does not exist.
+/// A store whose operations are functions of [`Tables`]. A worker is dead if its row has expired or
+/// does not exist.
 #[derive(Debug, Default)]
-pub struct MemoryStore {
-    tables: Mutex<Tables>,
+pub struct TableStore<B> {
+    pub(crate) backend: B,
 }
+
+/// A store in memory, with all tables behind one lock. Every future is ready at its first poll.
+pub type MemoryStore = TableStore<Locked>;
 
 impl MemoryStore {
     /// Creates an empty store.
@@ -37,60 +45,122 @@ impl MemoryStore {
     pub fn new() -> Self {
         Self::default()
     }
+}
 
+impl<B: Backend> Store for TableStore<B> {
+    fn location(&self) -> &str {
+        self.backend.location()
+    }
+}
+
+/// Executes operations on tables.
+pub trait Backend: std::fmt::Debug + Send + Sync {
+    /// `true` if operations see only the part of the tables that their scopes name.
+    const IS_PARTIAL: bool;
+
+    /// Returns the address of the store for messages.
+    fn location(&self) -> &str;
+
+    /// Runs an operation that changes nothing when the future is first polled.
+    fn read<'a, T: Send + 'a>(
+        &'a self,
+        scope: Scope,
+        work: impl FnOnce(&mut Tables) -> Result<T> + Clone + Send + 'a,
+    ) -> BoxFuture<'a, Result<T>>;
+
+    /// Runs an operation and stores its changes, or none of them if it fails. It may be run several
+    /// times, on the tables of several moments; the changes of the last time are stored.
+    fn write<'a, T: Send + 'a>(
+        &'a self,
+        scope: Scope,
+        work: impl FnOnce(&mut Tables) -> Result<T> + Clone + Send + 'a,
+    ) -> BoxFuture<'a, Result<T>>;
+
+    /// Deletes the blobs of an organisation that no row refers to and returns their number.
+    fn collect_blobs<'a>(&'a self, org: &'a OrgId) -> BoxFuture<'a, Result<u64>>;
+}
+
+/// Returns the scope of an operation, if the backend needs it.
+fn scope<B: Backend>(scope: impl FnOnce() -> Scope) -> Scope {
+    if B::IS_PARTIAL { scope() } else { Scope::default() }
+}
+
+/// All tables of a store, behind a lock.
+#[derive(Debug, Default)]
+pub struct Locked(Mutex<Tables>);
+
+impl Locked {
     fn tables(&self) -> MutexGuard<'_, Tables> {
         // Each change is validated before its first write, so a panic cannot leave a partial
         // change.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Runs `work` on the tables when the future is first polled.
-    fn with<'a, T: Send + 'a>(
-        &'a self,
-        work: impl FnOnce(&mut Tables) -> Result<T> + Send + 'a,
-    ) -> BoxFuture<'a, Result<T>> {
-        Box::pin(async move { work(&mut self.tables()) })
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Store for MemoryStore {
+impl Backend for Locked {
+    const IS_PARTIAL: bool = false;
+
     fn location(&self) -> &str {
         "memory"
     }
+
+    fn read<'a, T: Send + 'a>(
+        &'a self,
+        _: Scope,
+        work: impl FnOnce(&mut Tables) -> Result<T> + Clone + Send + 'a,
+    ) -> BoxFuture<'a, Result<T>> {
+        Box::pin(async move { work(&mut self.tables()) })
+    }
+
+    fn write<'a, T: Send + 'a>(
+        &'a self,
+        _: Scope,
+        work: impl FnOnce(&mut Tables) -> Result<T> + Clone + Send + 'a,
+    ) -> BoxFuture<'a, Result<T>> {
+        Box::pin(async move { work(&mut self.tables()) })
+    }
+
+    fn collect_blobs<'a>(&'a self, org: &'a OrgId) -> BoxFuture<'a, Result<u64>> {
+        Box::pin(async move { Ok(self.tables().checkpoints.collect(org)) })
+    }
 }
 
+/// The tables of a store, or the part of them that an operation uses.
 #[derive(Debug, Default)]
-struct Tables {
-    threads: BTreeMap<(OrgId, ThreadId), Thread>,
+pub struct Tables {
+    pub(crate) threads: BTreeMap<(OrgId, ThreadId), Thread>,
     /// Thread of each run id; also the set of used run ids.
-    runs: BTreeMap<(OrgId, RunId), ThreadId>,
+    pub(crate) runs: BTreeMap<(OrgId, RunId), ThreadId>,
     /// Run of each idempotency key.
-    keys: BTreeMap<(OrgId, String), RunRef>,
-    usage: BTreeMap<(OrgId, InvocationId), UsageRow>,
-    workers: BTreeMap<WorkerId, WorkerRow>,
-    checkpoints: checkpoints::Checkpoints,
-    items: crate::items::Tables,
-    sequences: effects::Sequences,
+    pub(crate) keys: BTreeMap<(OrgId, String), RunRef>,
+    pub(crate) usage: BTreeMap<(OrgId, InvocationId), UsageRow>,
+    pub(crate) workers: BTreeMap<WorkerId, WorkerRow>,
+    pub(crate) checkpoints: checkpoints::Checkpoints,
+    pub(crate) items: crate::items::Tables,
+    pub(crate) sequences: effects::Sequences,
     /// Counter that orders runs by age.
-    run_count: u64,
+    pub(crate) run_count: u64,
 }
 
 #[derive(Debug)]
-struct Thread {
-    row: ThreadRow,
-    runs: Vec<Run>,
-    interrupts: Vec<InterruptRow>,
-    calls: Vec<CallRecord>,
+pub(crate) struct Thread {
+    pub(crate) row: ThreadRow,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) interrupts: Vec<InterruptRow>,
+    /// Calls, each with its number.
+    pub(crate) calls: Vec<(u64, CallRecord)>,
+    /// Counter that orders calls by age.
+    pub(crate) call_count: u64,
 }
 
 #[derive(Debug)]
-struct Run {
-    row: RunRow,
-    subject: String,
-    number: u64,
-    events: Vec<StoredEvent>,
+pub(crate) struct Run {
+    pub(crate) row: RunRow,
+    pub(crate) subject: String,
+    pub(crate) number: u64,
+    pub(crate) events: Vec<StoredEvent>,
     /// Partial text by commit, under the position after its last piece.
-    pieces: BTreeMap<Position, Vec<Piece>>,
+    pub(crate) pieces: BTreeMap<Position, Vec<Piece>>,
 }
 
 impl Tables {
@@ -135,8 +205,8 @@ impl Tables {
 }
 
 impl Thread {
-    fn new(row: ThreadRow) -> Self {
-        Self { row, runs: Vec::new(), interrupts: Vec::new(), calls: Vec::new() }
+    pub(crate) fn new(row: ThreadRow) -> Self {
+        Self { row, runs: Vec::new(), interrupts: Vec::new(), calls: Vec::new(), call_count: 0 }
     }
 
     /// Creates the thread of its first run. Its status is that of the run once that has its turn.
@@ -162,8 +232,14 @@ impl Thread {
         UnfinishedRuns::of(self.runs.iter().map(|run| &run.row))
     }
 
+    /// Adds the record of a call that is not recorded yet.
+    fn add_call(&mut self, call: CallRecord) {
+        self.call_count += 1;
+        self.calls.push((self.call_count, call));
+    }
+
     /// Returns `true` if all runs of the thread have ended.
-    fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_at_rest(&self) -> bool {
         self.runs.iter().all(|run| run.row.status.is_final())
     }
 

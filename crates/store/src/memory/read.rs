@@ -1,4 +1,5 @@
-use super::{MemoryStore, Run};
+use super::scope::{Need, Part, Scope};
+use super::{Backend, Run, TableStore, scope};
 use crate::invariants;
 use crate::mailbox::{ActivityCounts, is_terminated};
 use crate::orphan::OrphanPage;
@@ -9,9 +10,10 @@ use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId};
 
-impl ReadRuns for MemoryStore {
+impl<B: Backend> ReadRuns for TableStore<B> {
     fn run<'a>(&'a self, who: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>> {
-        self.with(move |tables| Ok(tables.run(who, at)?.row.clone()))
+        let scope = scope::<B>(|| Scope::thread(&who.org, &at.thread));
+        self.backend.read(scope, move |tables| Ok(tables.run(who, at)?.row.clone()))
     }
 
     fn runs<'a>(
@@ -19,7 +21,8 @@ impl ReadRuns for MemoryStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        self.backend.read(scope, move |tables| {
             let runs = &tables.thread(who, thread)?.runs;
             Ok(runs.iter().map(|run| run.row.clone()).collect())
         })
@@ -30,7 +33,8 @@ impl ReadRuns for MemoryStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        self.backend.read(scope, move |tables| {
             let runs = tables.thread(who, thread)?.runs.iter().map(|run| &run.row);
             Ok(runs.filter(|row| !row.status.is_final()).cloned().collect())
         })
@@ -41,7 +45,8 @@ impl ReadRuns for MemoryStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<RunRow>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        self.backend.read(scope, move |tables| {
             let runs = tables.thread(who, thread)?.runs.iter().map(|run| &run.row);
             let ended = runs.filter(|row| row.ended_at.is_some());
             // Of equal ones, the last one.
@@ -50,7 +55,8 @@ impl ReadRuns for MemoryStore {
     }
 
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::of(Need::run(&who.org, id)));
+        self.backend.read(scope, move |tables| {
             let thread = tables.runs.get(&(who.org.clone(), id.clone()));
             let thread = thread.ok_or_else(|| invariants::missing("run", id))?;
             let at = RunRef { thread: thread.clone(), run: id.clone() };
@@ -64,7 +70,8 @@ impl ReadRuns for MemoryStore {
         graphs: Vec<String>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::of(Need::Active));
+        self.backend.read(scope, move |tables| {
             let mut due = Vec::new();
             for ((org, id), thread) in &tables.threads {
                 let wakes_at = thread.row.wakes_at.filter(|at| *at <= now);
@@ -88,7 +95,11 @@ impl ReadRuns for MemoryStore {
         now: Timestamp,
         page: OrphanPage,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| {
+            let after = page.after.as_ref().map(|after| Need::run(&after.org, &after.run));
+            after.into_iter().chain([Need::Active, Need::Workers]).collect()
+        });
+        self.backend.read(scope, move |tables| {
             let open = tables
                 .threads
                 .iter()
@@ -121,7 +132,8 @@ impl ReadRuns for MemoryStore {
         thread: &'a ThreadId,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<(Principal, RunRow)>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        self.backend.read(scope, move |tables| {
             let Ok(thread) = tables.thread(who, thread) else { return Ok(None) };
             Ok(thread.next_run(now).map(|run| {
                 let by = Principal::new(who.org.clone(), run.subject.clone());
@@ -135,7 +147,8 @@ impl ReadRuns for MemoryStore {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ActivityCounts>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        self.backend.read(scope, move |tables| {
             let mut counts = ActivityCounts::default();
             let Ok(thread) = tables.thread(who, thread) else { return Ok(counts) };
             let activities = thread.runs.iter().map(|run| &run.row);
@@ -148,7 +161,8 @@ impl ReadRuns for MemoryStore {
     }
 
     fn to_stop<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::of(Need::Active));
+        self.backend.read(scope, move |tables| {
             let runs = tables
                 .threads
                 .iter()
@@ -162,7 +176,7 @@ impl ReadRuns for MemoryStore {
     }
 }
 
-impl ReadEvents for MemoryStore {
+impl<B: Backend> ReadEvents for TableStore<B> {
     fn events<'a>(
         &'a self,
         who: &'a Principal,
@@ -170,7 +184,9 @@ impl ReadEvents for MemoryStore {
         after: u64,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<StoredEvent>>> {
-        self.with(move |tables| {
+        let part = || Part::Events { run: at.run.clone(), after, limit };
+        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
+        self.backend.read(scope, move |tables| {
             let events = &tables.run(who, at)?.events;
             let found = events.partition_point(|event| event.seq <= after);
             let found: Vec<_> = events.iter().skip(found).take(limit).cloned().collect();
@@ -186,7 +202,9 @@ impl ReadEvents for MemoryStore {
         after: Position,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Piece>>> {
-        self.with(move |tables| {
+        let part = || Part::Pieces(at.run.clone());
+        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
+        self.backend.read(scope, move |tables| {
             let rows = &tables.run(who, at)?.pieces;
             let all = rows.values().flatten().filter(|piece| piece.at.end > after);
             Ok(all.take(limit).cloned().collect())
@@ -194,23 +212,29 @@ impl ReadEvents for MemoryStore {
     }
 }
 
-impl ReadInterrupts for MemoryStore {
+impl<B: Backend> ReadInterrupts for TableStore<B> {
     fn interrupts<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<InterruptRow>>> {
-        self.with(move |tables| Ok(tables.thread(who, thread)?.interrupts.clone()))
+        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        self.backend.read(scope, move |tables| Ok(tables.thread(who, thread)?.interrupts.clone()))
     }
 }
 
-impl JournalRead for MemoryStore {
+impl<B: Backend> JournalRead for TableStore<B> {
     fn calls<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<CallRecord>>> {
-        self.with(move |tables| Ok(tables.thread(who, thread)?.calls.clone()))
+        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::AllCalls));
+        self.backend.read(scope, move |tables| {
+            let mut calls: Vec<_> = tables.thread(who, thread)?.calls.iter().collect();
+            calls.sort_unstable_by_key(|(number, _)| *number);
+            Ok(calls.into_iter().map(|(_, call)| call.clone()).collect())
+        })
     }
 
     fn call<'a>(
@@ -219,20 +243,23 @@ impl JournalRead for MemoryStore {
         thread: &'a ThreadId,
         key: CallKey,
     ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::Calls(vec![key])));
+        self.backend.read(scope, move |tables| {
             let Ok(thread) = tables.thread(who, thread) else { return Ok(None) };
-            Ok(thread.calls.iter().find(|call| call.key == key).cloned())
+            let found = thread.calls.iter().find(|(_, call)| call.key == key);
+            Ok(found.map(|(_, call)| call.clone()))
         })
     }
 }
 
-impl ReadUsage for MemoryStore {
+impl<B: Backend> ReadUsage for TableStore<B> {
     fn usage_of_thread<'a>(
         &'a self,
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::Usage));
+        self.backend.read(scope, move |tables| {
             let runs = &tables.thread(who, thread)?.runs;
             Ok(usage(tables, &who.org, |run| runs.iter().any(|r| r.row.new.at.run == *run)))
         })
@@ -243,7 +270,9 @@ impl ReadUsage for MemoryStore {
         who: &'a Principal,
         run: &'a RunId,
     ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
-        self.with(move |tables| Ok(usage(tables, &who.org, |other| other == run)))
+        let need = || Need::UsageOfRun { org: who.org.clone(), run: run.clone() };
+        let scope = scope::<B>(|| Scope::of(need()));
+        self.backend.read(scope, move |tables| Ok(usage(tables, &who.org, |other| other == run)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Deletion of old data.
 
-use super::{MemoryStore, Tables};
+use super::scope::{Need, Scope};
+use super::{Backend, TableStore, Tables, scope};
 use crate::record::ThreadRow;
 use crate::retention::{Retention, Untouched};
 use crate::table::Result;
@@ -17,8 +18,8 @@ impl Tables {
         self.keys.retain(|(org, _), at| org != of || at.thread != *id);
     }
 
-    fn untouched(&self, who: &Principal, which: Untouched) -> Vec<ThreadRow> {
-        let ours = self.threads.iter().filter(|((org, _), _)| *org == who.org);
+    pub(crate) fn untouched(&self, of: &OrgId, which: Untouched) -> Vec<ThreadRow> {
+        let ours = self.threads.iter().filter(|((org, _), _)| org == of);
         let mut found: Vec<_> = ours
             .map(|(_, thread)| thread)
             .filter(|thread| thread.is_at_rest() && which.has(&thread.row, thread.asks()))
@@ -48,13 +49,14 @@ impl Tables {
     }
 }
 
-impl Retention for MemoryStore {
+impl<B: Backend> Retention for TableStore<B> {
     fn untouched<'a>(
         &'a self,
         who: &'a Principal,
         which: Untouched,
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
-        self.with(move |tables| Ok(tables.untouched(who, which)))
+        let scope = scope::<B>(|| Scope::of(Need::Threads(who.org.clone())));
+        self.backend.read(scope, move |tables| Ok(tables.untouched(&who.org, which)))
     }
 
     fn delete_untouched<'a>(
@@ -62,8 +64,9 @@ impl Retention for MemoryStore {
         who: &'a Principal,
         which: Untouched,
     ) -> BoxFuture<'a, Result<Vec<ThreadId>>> {
-        self.with(move |tables| {
-            let found = tables.untouched(who, which);
+        let scope = scope::<B>(|| Scope::of(Need::Untouched { org: who.org.clone(), which }));
+        self.backend.write(scope, move |tables| {
+            let found = tables.untouched(&who.org, which);
             let ids: Vec<_> = found.into_iter().map(|row| row.id).collect();
             ids.iter().for_each(|id| tables.delete(&who.org, id));
             Ok(ids)
@@ -76,6 +79,8 @@ impl Retention for MemoryStore {
         ended_before: Timestamp,
         limit: usize,
     ) -> BoxFuture<'a, Result<u64>> {
-        self.with(move |tables| Ok(tables.drop_events(who, ended_before, limit)))
+        let org = || who.org.clone();
+        let scope = scope::<B>(|| Scope::of(Need::EndedBefore { org: org(), at: ended_before }));
+        self.backend.write(scope, move |tables| Ok(tables.drop_events(who, ended_before, limit)))
     }
 }

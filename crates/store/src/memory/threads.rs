@@ -1,6 +1,7 @@
 //! Threads in memory.
 
-use super::{MemoryStore, Tables, Thread};
+use super::scope::{Need, Part, Scope};
+use super::{Backend, TableStore, Tables, Thread, scope};
 use crate::record::ThreadRow;
 use crate::table::{ReadThreads, Result, WriteThreads};
 use crate::thread::{
@@ -11,13 +12,14 @@ use crate::{invariants, mailbox};
 use std::cmp::Reverse;
 use weftwork_types::{BoxFuture, Principal, ThreadId, Timestamp};
 
-impl ReadThreads for MemoryStore {
+impl<B: Backend> ReadThreads for TableStore<B> {
     fn thread<'a>(
         &'a self,
         who: &'a Principal,
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ThreadRow>> {
-        self.with(move |tables| Ok(tables.thread(who, id)?.row.clone()))
+        let scope = scope::<B>(|| Scope::thread(&who.org, id));
+        self.backend.read(scope, move |tables| Ok(tables.thread(who, id)?.row.clone()))
     }
 
     fn threads<'a>(
@@ -26,7 +28,8 @@ impl ReadThreads for MemoryStore {
         offset: usize,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::of(Need::Threads(who.org.clone())));
+        self.backend.read(scope, move |tables| {
             let mut rows: Vec<_> = of(tables, who).map(|thread| &thread.row).collect();
             rows.sort_unstable_by_key(|row| Reverse((row.updated_at, &row.id)));
             Ok(rows.into_iter().skip(offset).take(limit).cloned().collect())
@@ -38,17 +41,22 @@ impl ReadThreads for MemoryStore {
         who: &'a Principal,
         query: ThreadQuery,
     ) -> BoxFuture<'a, Result<ThreadPage>> {
-        self.with(move |tables| Ok(search(tables, who, &query)))
+        let scope = scope::<B>(|| match &query.ids {
+            Some(ids) => ids.iter().map(|id| Need::thread(&who.org, id)).collect(),
+            None => Scope::of(Need::Threads(who.org.clone())),
+        });
+        self.backend.read(scope, move |tables| Ok(search(tables, who, &query)))
     }
 }
 
-impl WriteThreads for MemoryStore {
+impl<B: Backend> WriteThreads for TableStore<B> {
     fn create_thread<'a>(
         &'a self,
         who: &'a Principal,
         new: NewThread,
     ) -> BoxFuture<'a, Result<ThreadRow>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::thread(&who.org, &new.id));
+        self.backend.write(scope, move |tables| {
             let row = new.row()?;
             let key = (who.org.clone(), new.id);
             match (tables.threads.get(&key), new.if_exists) {
@@ -69,7 +77,8 @@ impl WriteThreads for MemoryStore {
         metadata: Metadata,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<ThreadRow>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::thread(&who.org, id));
+        self.backend.write(scope, move |tables| {
             let key = (who.org.clone(), id.clone());
             let missing = || invariants::missing("thread", id);
             let row = &mut tables.threads.get_mut(&key).ok_or_else(missing)?.row;
@@ -84,7 +93,8 @@ impl WriteThreads for MemoryStore {
         who: &'a Principal,
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::part(&who.org, id, Part::Everything));
+        self.backend.write(scope, move |tables| {
             let thread = tables.thread(who, id)?;
             mailbox::check_deletion(id, &thread.row.metadata)?;
             if let Some(run) = thread.open_run() {

@@ -1,30 +1,47 @@
 //! Export and import of complete threads.
 
-use super::{MemoryStore, Run, Tables, Thread};
+use super::scope::{Need, Part, Scope};
+use super::{Backend, Run, TableStore, Tables, Thread, scope};
 use crate::invariants;
 use crate::table::Result;
 use crate::transfer::{ExportThreads, ImportThreads, RunExport, ThreadExport};
 use std::collections::BTreeMap;
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
-impl ExportThreads for MemoryStore {
+impl<B: Backend> ExportThreads for TableStore<B> {
     fn export_thread<'a>(
         &'a self,
         who: &'a Principal,
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ThreadExport>> {
-        self.with(move |tables| read(tables, who, id)?.checked())
+        let scope = scope::<B>(|| Scope::part(&who.org, id, Part::Export));
+        self.backend.read(scope, move |tables| read(tables, who, id)?.checked())
     }
 }
 
-impl ImportThreads for MemoryStore {
+impl<B: Backend> ImportThreads for TableStore<B> {
     fn import_thread<'a>(
         &'a self,
         who: &'a Principal,
         whole: ThreadExport,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| put(tables, who, whole.checked()?))
+        let scope = scope::<B>(|| needs(who, &whole));
+        self.backend.write(scope, move |tables| put(tables, who, whole.checked()?))
     }
+}
+
+fn needs(who: &Principal, whole: &ThreadExport) -> Scope {
+    let org = &who.org;
+    let id = &whole.thread.id;
+    let mut scope = Scope::part(org, id, Part::Checkpoints);
+    scope.add_part(Part::batch(&whole.kept));
+    for run in &whole.runs {
+        let new = &run.row.new;
+        scope.add(Need::run(org, &new.at.run));
+        scope.extend(new.options.idempotency_key.iter().map(|key| Need::request_key(org, key)));
+    }
+    scope.extend(whole.usage.iter().map(|row| Need::usage(org, &row.fact.invocation_id)));
+    scope
 }
 
 fn read(tables: &Tables, who: &Principal, id: &ThreadId) -> Result<ThreadExport> {
@@ -39,7 +56,7 @@ fn read(tables: &Tables, who: &Principal, id: &ThreadId) -> Result<ThreadExport>
         thread: thread.row.clone(),
         runs: runs.collect(),
         interrupts: thread.interrupts.clone(),
-        calls: thread.calls.clone(),
+        calls: thread.calls.iter().map(|(_, call)| call.clone()).collect(),
         kept: tables.checkpoints.all_of(&who.org, id),
         usage: super::read::usage(tables, &who.org, is_ours),
     })
@@ -78,8 +95,8 @@ fn put(tables: &mut Tables, who: &Principal, whole: ThreadExport) -> Result<()> 
         let key = (org.clone(), row.fact.invocation_id.clone());
         tables.usage.entry(key).or_insert(row);
     }
-    let thread =
-        Thread { row: whole.thread, runs, interrupts: whole.interrupts, calls: whole.calls };
+    let mut thread = Thread { runs, interrupts: whole.interrupts, ..Thread::new(whole.thread) };
+    whole.calls.into_iter().for_each(|call| thread.add_call(call));
     tables.threads.insert(place, thread);
     Ok(())
 }

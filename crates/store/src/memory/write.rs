@@ -1,5 +1,6 @@
 use super::commit::Kept;
-use super::{MemoryStore, Run, Tables, Thread};
+use super::scope::{Need, Part, Scope};
+use super::{Backend, Run, TableStore, Tables, Thread, scope};
 use crate::invariants::{self, Holder};
 use crate::mailbox;
 use crate::record::{Claim, Commit, Committed, NewRun, RunRow, UsageRow, WorkerRow};
@@ -11,14 +12,15 @@ use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{BoxFuture, InterruptId, Principal, Timestamp, WorkerId};
 
-impl WriteRuns for MemoryStore {
+impl<B: Backend> WriteRuns for TableStore<B> {
     fn create_run<'a>(
         &'a self,
         who: &'a Principal,
         run: NewRun,
         answers: BTreeMap<InterruptId, Answer>,
     ) -> BoxFuture<'a, Result<RunRow>> {
-        self.with(move |tables| match earlier(tables, who, &run)? {
+        let scope = scope::<B>(|| Scope::of_request(&who.org, &run));
+        self.backend.write(scope, move |tables| match earlier(tables, who, &run)? {
             Some(row) => Ok(row),
             None => create(tables, who, run, answers),
         })
@@ -31,7 +33,8 @@ impl WriteRuns for MemoryStore {
         answers: BTreeMap<InterruptId, Answer>,
         worker: &'a WorkerId,
     ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::of_request(&who.org, &run));
+        self.backend.write(scope, move |tables| {
             if let Some(row) = earlier(tables, who, &run)? {
                 return Ok((row, None));
             }
@@ -52,7 +55,8 @@ impl WriteRuns for MemoryStore {
         worker: &'a WorkerId,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<(Claim, RunRow)>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, Part::Claim(at.run.clone())));
+        self.backend.write(scope, move |tables| {
             let row = &tables.run(who, at)?.row;
             if row.status.is_final() {
                 return Err(invariants::missing("run", &at.run));
@@ -79,7 +83,8 @@ impl WriteRuns for MemoryStore {
         claim: &'a Claim,
         mut commit: Commit,
     ) -> BoxFuture<'a, Result<Committed>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::of_commit(&who.org, claim, &commit));
+        self.backend.write(scope, move |tables| {
             claimed(tables, who, claim)?;
             let effects = std::mem::take(&mut commit.effects);
             tables.sequences.check(&who.org, &effects)?;
@@ -101,7 +106,9 @@ impl WriteRuns for MemoryStore {
         claim: &'a Claim,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<u64>> {
-        self.with(move |tables| {
+        let part = || Part::LastEvent(claim.at.run.clone());
+        let scope = scope::<B>(|| Scope::part(&who.org, &claim.at.thread, part()));
+        self.backend.write(scope, move |tables| {
             let (thread, index) = claimed(tables, who, claim)?;
             let told = AiEvent::Released { claim: claim.fence };
             Ok(thread.put_back(index, told, at))
@@ -114,7 +121,9 @@ impl WriteRuns for MemoryStore {
         at: &'a RunRef,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<RunRow>> {
-        self.with(move |tables| {
+        let part = || Part::LastEvent(at.run.clone());
+        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
+        self.backend.write(scope, move |tables| {
             let (thread, index) = tables.run_mut(who, at)?;
             if let Some(open) = thread.open_run() {
                 return Err(invariants::busy(&open.row.new.at));
@@ -139,7 +148,8 @@ impl WriteRuns for MemoryStore {
         who: &'a Principal,
         at: &'a RunRef,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::thread(&who.org, &at.thread));
+        self.backend.write(scope, move |tables| {
             let (thread, index) = tables.run_mut(who, at)?;
             let row = &mut thread.runs[index].row;
             if row.status.is_final() {
@@ -300,29 +310,33 @@ fn claimed<'t>(
     Ok((thread, index))
 }
 
-impl WriteUsage for MemoryStore {
+impl<B: Backend> WriteUsage for TableStore<B> {
     fn record_usage<'a>(
         &'a self,
         who: &'a Principal,
         usage: UsageRow,
     ) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| {
+        let invocation = &usage.fact.invocation_id;
+        let scope = scope::<B>(|| Scope::of(Need::usage(&who.org, invocation)));
+        self.backend.write(scope, move |tables| {
             tables.bill(who, usage);
             Ok(())
         })
     }
 }
 
-impl Workers for MemoryStore {
+impl<B: Backend> Workers for TableStore<B> {
     fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::of(Need::Worker(worker.id.clone())));
+        self.backend.write(scope, move |tables| {
             tables.workers.insert(worker.id.clone(), worker);
             Ok(())
         })
     }
 
     fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>> {
-        self.with(move |tables| {
+        let scope = scope::<B>(|| Scope::of(Need::Worker(worker.clone())));
+        self.backend.write(scope, move |tables| {
             tables.workers.remove(worker);
             Ok(())
         })

@@ -1,0 +1,526 @@
+//! Reads the rows of an operation into tables.
+
+use super::encode::{
+    self, corrupt, decode, guard, kind, of_graph, of_hash, of_org, of_run, of_sequence, of_thread,
+};
+use super::{Key, KeyRange, Order, Rows, Value};
+use crate::StoreError;
+use crate::effect::{KINDS_OF_THREADS, Sequence, SequenceQuery, of_thread as keys_of_thread};
+use crate::memory::scope::{Need, Part, Scope};
+use crate::memory::{Tables, Thread};
+use crate::record::RunRow;
+use crate::remote::{REMOTE_DELETIONS, REMOTE_THREADS, deletion_key};
+use crate::table::Result;
+use std::collections::{BTreeMap, BTreeSet};
+use weftwork_types::canonical::Hash;
+use weftwork_types::run::RunRef;
+use weftwork_types::{CheckpointId, InvocationId, OrgId, Principal, RunId, ThreadId};
+
+/// Number of rows that one call reads.
+const PAGE_ROWS: usize = 1_000;
+
+/// The tables of an operation, and the rows on which it depends.
+#[derive(Debug)]
+pub(super) struct Loader<'r, R> {
+    rows: &'r R,
+    pub(super) tables: Tables,
+    /// Rows on which the operation depends, as they were read.
+    pub(super) expected: BTreeMap<Key, Option<Value>>,
+    /// Number of calls that read rows.
+    pub(super) calls: usize,
+}
+
+impl<'r, R: Rows> Loader<'r, R> {
+    pub(super) fn new(rows: &'r R) -> Self {
+        Self { rows, tables: Tables::default(), expected: BTreeMap::new(), calls: 0 }
+    }
+
+    pub(super) async fn load(&mut self, scope: &Scope) -> Result<()> {
+        for need in &scope.0 {
+            self.load_need(need).await?;
+        }
+        // Runs are numbered by age within their thread, and by thread.
+        let mut count = 0;
+        for thread in self.tables.threads.values_mut() {
+            for run in &mut thread.runs {
+                count += 1;
+                run.number = count;
+            }
+        }
+        self.tables.run_count = count;
+        Ok(())
+    }
+
+    async fn load_need(&mut self, need: &Need) -> Result<()> {
+        match need {
+            Need::Thread(org, id, parts) => {
+                self.load_thread(org, id).await?;
+                for part in parts {
+                    self.load_part(org, id, part).await?;
+                }
+                Ok(())
+            }
+            Need::Threads(org) => self.load_threads(org).await,
+            Need::Active => self.load_active().await,
+            Need::Run(org, run) => {
+                let key = of_org(kind::RUN_ID, org).text(run);
+                let Some(thread) = self.expect(key.clone()).await? else { return Ok(()) };
+                let thread: ThreadId = encode::read_json(&key, &thread)?;
+                self.load_thread(org, &thread).await
+            }
+            Need::RequestKey(org, name) => {
+                let key = of_org(kind::REQUEST_KEY, org).text(name);
+                let Some(at) = self.expect(key.clone()).await? else { return Ok(()) };
+                let at: RunRef = encode::read_json(&key, &at)?;
+                self.load_thread(org, &at.thread).await
+            }
+            Need::Untouched { org, which } => {
+                let mut listed = Loader::new(self.rows);
+                listed.load_threads(org).await?;
+                self.calls += listed.calls;
+                for row in listed.tables.untouched(org, *which) {
+                    self.load_thread(org, &row.id).await?;
+                    self.load_everything(org, &row.id).await?;
+                }
+                Ok(())
+            }
+            Need::EndedBefore { org, at } => {
+                let mut listed = Loader::new(self.rows);
+                listed.load_threads(org).await?;
+                self.calls += listed.calls;
+                let ended = |thread: &&Thread| {
+                    let mut ends = thread.runs.iter().filter_map(|run| run.row.ended_at);
+                    ends.any(|end| end < *at)
+                };
+                for thread in listed.tables.threads.values().filter(ended) {
+                    self.load_thread(org, &thread.row.id).await?;
+                    self.load_prefix(of_thread(kind::EVENT, org, &thread.row.id)).await?;
+                }
+                Ok(())
+            }
+            Need::Workers => self.load_prefix(Key::kind(kind::WORKER)).await,
+            Need::Worker(id) => self.load_expected(Key::kind(kind::WORKER).text(id)).await,
+            Need::Usage(org, invocation) => {
+                self.load_expected(of_org(kind::USAGE, org).text(invocation)).await
+            }
+            Need::UsageOfRun { org, run } => self.load_usage(org, run).await,
+            Need::Blob { org, hash } => self.load_keys(vec![of_hash(kind::BLOB, org, hash)]).await,
+            Need::Layout { org, hash } => {
+                self.load_keys(vec![of_hash(kind::LAYOUT, org, hash)]).await
+            }
+            Need::Records { org, query } => self.load_records(org, query).await,
+            Need::Sequence { org, sequence, up_to } => {
+                self.load_sequence(org, sequence, *up_to).await
+            }
+            Need::Item(org, at) => {
+                self.expect(of_org(kind::ITEMS, org)).await?;
+                let key = of_org(kind::ITEM, org).text(at.namespace().path()).text(at.key());
+                self.load_keys(vec![key]).await
+            }
+            Need::Items(org) => {
+                self.expect(of_org(kind::ITEMS, org)).await?;
+                self.load_prefix(of_org(kind::ITEM, org)).await
+            }
+            Need::AllItems => {
+                for (key, value) in self.scan_all(Key::kind(kind::ITEMS).range()).await? {
+                    self.expected.insert(key, Some(value));
+                }
+                self.load_prefix(Key::kind(kind::ITEM)).await
+            }
+        }
+    }
+
+    async fn load_part(&mut self, org: &OrgId, thread: &ThreadId, part: &Part) -> Result<()> {
+        let at = |run: &RunId| RunRef { thread: thread.clone(), run: run.clone() };
+        match part {
+            Part::Everything => self.load_everything(org, thread).await,
+            Part::Export => {
+                self.load_prefix(of_thread(kind::EVENT, org, thread)).await?;
+                self.load_prefix(of_thread(kind::CALL, org, thread)).await?;
+                self.load_checkpoints(org, thread).await?;
+                let blobs = self.references(org, thread);
+                let keys = blobs.iter().map(|hash| of_hash(kind::BLOB, org, hash));
+                self.load_keys(keys.collect()).await?;
+                self.load_usage_of_thread(org, thread).await
+            }
+            Part::Events { run, after, limit } => {
+                let start = of_run(kind::EVENT, org, &at(run));
+                let KeyRange { end, .. } = start.clone().range();
+                // There is no event after the last number.
+                let first = match after.checked_add(1) {
+                    Some(first) => start.number(first),
+                    None => end.clone(),
+                };
+                self.load_some(KeyRange { first, end }, *limit).await
+            }
+            Part::LastEvent(run) => self.load_last(of_run(kind::EVENT, org, &at(run))).await,
+            Part::Pieces(run) => self.load_prefix(of_run(kind::PIECES, org, &at(run))).await,
+            Part::AllCalls => self.load_prefix(of_thread(kind::CALL, org, thread)).await,
+            Part::Calls(keys) => {
+                let start = of_thread(kind::CALL, org, thread);
+                let keys: BTreeSet<_> =
+                    keys.iter().map(|key| start.clone().bytes(&key.0.0)).collect();
+                self.load_keys(keys.into_iter().collect()).await
+            }
+            Part::Usage => self.load_usage_of_thread(org, thread).await,
+            Part::Claim(run) => {
+                let found = self.tables.threads.get(&(org.clone(), thread.clone()));
+                let runs = found.into_iter().flat_map(|thread| &thread.runs);
+                let row = runs.map(|run| &run.row).find(|row| row.new.at.run == *run);
+                let clears = row.is_some_and(RunRow::clears);
+                if let Some(worker) = row.and_then(|row| row.worker.clone()) {
+                    self.load_expected(Key::kind(kind::WORKER).text(worker)).await?;
+                }
+                if clears {
+                    return self.load_checkpoints(org, thread).await;
+                }
+                self.load_last(of_graph(kind::CHECKPOINT, org, thread, "")).await
+            }
+            Part::Newest => self.load_last(of_graph(kind::CHECKPOINT, org, thread, "")).await,
+            Part::Checkpoints => self.load_checkpoints(org, thread).await,
+            Part::Checkpoint { ns, id } => self.load_checkpoint(org, thread, ns, *id).await,
+            Part::Bodies { ns, ids } => {
+                let start = of_graph(kind::CHECKPOINT, org, thread, ns);
+                let keys: BTreeSet<_> = ids.iter().map(|id| start.clone().wide(id.0)).collect();
+                self.load_keys(keys.into_iter().collect()).await
+            }
+            Part::Page { ns, before, limit } => {
+                let start = of_graph(kind::CHECKPOINT, org, thread, ns);
+                let KeyRange { first, end } = start.clone().range();
+                let before = before.map_or(end.clone(), |id| start.wide(id.0));
+                // The next one has the results of the first one of the page.
+                self.load_some(KeyRange { first: before.clone(), end }, 1).await?;
+                let older = KeyRange { first, end: before };
+                let found = self.scan(older, Order::Descending, *limit).await?;
+                let (Some((newest, _)), Some((oldest, _))) = (found.first(), found.last()) else {
+                    return Ok(());
+                };
+                let first = oldest.clone().with_kind(kind::OPEN);
+                let KeyRange { end, .. } = newest.clone().with_kind(kind::OPEN).range();
+                self.decode(&found)?;
+                self.load_some(KeyRange { first, end }, usize::MAX).await
+            }
+            Part::Namespaces => self.load_namespaces(org, thread).await,
+            Part::References => {
+                let blobs = self.references(org, thread);
+                self.expect_all(blobs.iter().map(|hash| of_hash(kind::STAMP, org, hash))).await
+            }
+            Part::Batch { tails, blobs, layouts } => {
+                for (ns, of) in tails {
+                    let start = of_graph(kind::OPEN, org, thread, ns).wide(of.0);
+                    self.load_last(start).await?;
+                }
+                self.expect_all(blobs.iter().map(|hash| of_hash(kind::STAMP, org, hash))).await?;
+                let keys = layouts.iter().map(|hash| of_hash(kind::LAYOUT, org, hash));
+                self.load_keys(keys.collect()).await
+            }
+        }
+    }
+
+    /// Loads a thread with its runs and questions.
+    async fn load_thread(&mut self, org: &OrgId, id: &ThreadId) -> Result<()> {
+        let guard = guard(org, id);
+        if self.expected.contains_key(&guard) {
+            return Ok(());
+        }
+        let rows = self.scan_all(of_thread(kind::THREAD, org, id).range()).await?;
+        let found = rows.iter().find(|(key, _)| *key == guard).map(|(_, value)| value.clone());
+        self.expected.insert(guard, found);
+        self.decode(&rows)
+    }
+
+    /// Loads the threads of an organisation with their runs and questions, each as of one moment.
+    async fn load_threads(&mut self, org: &OrgId) -> Result<()> {
+        let KeyRange { mut first, end } = of_org(kind::THREAD, org).range();
+        loop {
+            let range = KeyRange { first: first.clone(), end: end.clone() };
+            let mut rows = self.scan(range, Order::Ascending, PAGE_ROWS).await?;
+            let last = rows.last().filter(|_| rows.len() == PAGE_ROWS);
+            let Some(last) = last.and_then(|(key, _)| thread_of(key)) else {
+                return self.decode(&rows);
+            };
+            // The last thread may have more rows.
+            let KeyRange { first: cut, end: next } = of_thread(kind::THREAD, org, &last).range();
+            rows.retain(|(key, _)| *key < cut);
+            self.decode(&rows)?;
+            self.load_alone(org, &last).await?;
+            first = next;
+        }
+    }
+
+    async fn load_active(&mut self) -> Result<()> {
+        for (key, _) in self.scan_all(Key::kind(kind::ACTIVE).range()).await? {
+            let (_, mut parts) = key.parts();
+            let org = parts.id::<OrgId>().ok_or_else(|| corrupt(&key, "it names no thread"))?;
+            let id = parts.id::<ThreadId>().ok_or_else(|| corrupt(&key, "it names no thread"))?;
+            match self.load_alone(&org, &id).await {
+                // A damaged thread does not stop workers.
+                Err(StoreError::Corrupt { .. }) => {
+                    self.tables.threads.remove(&(org, id));
+                }
+                loaded => loaded?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads a thread that the operation does not change, as of one moment.
+    async fn load_alone(&mut self, org: &OrgId, id: &ThreadId) -> Result<()> {
+        for _ in 0..super::ATTEMPTS_MAX {
+            let mut alone = Loader::new(self.rows);
+            let loaded = alone.load_thread(org, id).await;
+            let is_current = alone.is_current().await?;
+            self.calls += alone.calls;
+            if is_current {
+                loaded?;
+                self.tables.threads.extend(alone.tables.threads);
+                self.tables.runs.extend(alone.tables.runs);
+                self.tables.keys.extend(alone.tables.keys);
+                return Ok(());
+            }
+        }
+        Err(super::backend::contended(self.rows.location()))
+    }
+
+    /// Loads all that is deleted with a thread, except its usage.
+    async fn load_everything(&mut self, org: &OrgId, thread: &ThreadId) -> Result<()> {
+        for kind in [kind::EVENT, kind::PIECES, kind::CALL] {
+            self.load_prefix(of_thread(kind, org, thread)).await?;
+        }
+        self.load_checkpoints(org, thread).await?;
+        let (first, last) = keys_of_thread(thread);
+        for name in KINDS_OF_THREADS.into_iter().chain([REMOTE_THREADS]) {
+            let start = of_org(kind::SEQUENCE, org).text(name);
+            let KeyRange { first: from, .. } = start.clone().text(&first).range();
+            let KeyRange { end, .. } = start.text(&last).range();
+            for (key, value) in self.scan_all(KeyRange { first: from, end }).await? {
+                let (_, mut parts) = key.parts();
+                let found = (parts.text(), parts.text(), parts.text());
+                let (_, _, Some(name_of_key)) = found else {
+                    return Err(corrupt(&key, "it names no sequence"));
+                };
+                self.expected.insert(key, Some(value));
+                let sequence = Sequence::new(name, name_of_key);
+                self.load_sequence(org, &sequence, u64::MAX).await?;
+                if name == REMOTE_THREADS {
+                    let moved = Sequence::new(REMOTE_DELETIONS, deletion_key(&sequence.key));
+                    let workers = Principal::of_workers().org;
+                    self.load_sequence(&workers, &moved, u64::MAX).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn load_checkpoints(&mut self, org: &OrgId, thread: &ThreadId) -> Result<()> {
+        self.load_prefix(of_thread(kind::CHECKPOINT, org, thread)).await?;
+        self.load_prefix(of_thread(kind::OPEN, org, thread)).await
+    }
+
+    async fn load_checkpoint(
+        &mut self,
+        org: &OrgId,
+        thread: &ThreadId,
+        ns: &str,
+        id: Option<CheckpointId>,
+    ) -> Result<()> {
+        let start = of_graph(kind::CHECKPOINT, org, thread, ns);
+        let id = match id {
+            Some(id) => {
+                let KeyRange { end, .. } = start.clone().range();
+                // With the next one, which has results of this one.
+                self.load_some(KeyRange { first: start.wide(id.0), end }, 2).await?;
+                id
+            }
+            None => {
+                self.load_last(start).await?;
+                let graphs = self.tables.checkpoints.threads.get(&(org.clone(), thread.clone()));
+                let graph = graphs.and_then(|graphs| graphs.get(ns));
+                let newest = graph.and_then(|graph| graph.checkpoints.keys().next_back());
+                let Some(newest) = newest else { return Ok(()) };
+                *newest
+            }
+        };
+        self.load_prefix(of_graph(kind::OPEN, org, thread, ns).wide(id.0)).await
+    }
+
+    async fn load_namespaces(&mut self, org: &OrgId, thread: &ThreadId) -> Result<()> {
+        let KeyRange { mut first, end } = of_thread(kind::CHECKPOINT, org, thread).range();
+        loop {
+            let rest = KeyRange { first, end: end.clone() };
+            let found = self.scan(rest, Order::Ascending, 1).await?;
+            let Some((key, _)) = found.first() else { return Ok(()) };
+            let (_, mut parts) = key.parts();
+            let names = (parts.text(), parts.text(), parts.text());
+            let (_, _, Some(ns)) = names else { return Err(corrupt(key, "it names no graph")) };
+            let graph = of_graph(kind::CHECKPOINT, org, thread, &ns);
+            self.load_last(graph.clone()).await?;
+            KeyRange { end: first, .. } = graph.range();
+        }
+    }
+
+    /// Returns the blobs to which the loaded checkpoints of a thread refer.
+    fn references(&self, org: &OrgId, thread: &ThreadId) -> BTreeSet<Hash> {
+        let graphs = self.tables.checkpoints.threads.get(&(org.clone(), thread.clone()));
+        graphs.into_iter().flat_map(BTreeMap::values).flat_map(|graph| graph.blobs()).collect()
+    }
+
+    async fn load_usage_of_thread(&mut self, org: &OrgId, thread: &ThreadId) -> Result<()> {
+        let found = self.tables.threads.get(&(org.clone(), thread.clone()));
+        let runs = found.into_iter().flat_map(|thread| &thread.runs);
+        let runs: Vec<_> = runs.map(|run| run.row.new.at.run.clone()).collect();
+        for run in &runs {
+            self.load_usage(org, run).await?;
+        }
+        Ok(())
+    }
+
+    async fn load_usage(&mut self, org: &OrgId, run: &RunId) -> Result<()> {
+        let index = self.scan_all(of_org(kind::USAGE_OF_RUN, org).text(run).range()).await?;
+        let mut keys = Vec::new();
+        for (key, _) in index {
+            let (_, mut parts) = key.parts();
+            parts.text().zip(parts.text());
+            let invocation = parts.id::<InvocationId>();
+            let invocation = invocation.ok_or_else(|| corrupt(&key, "it names no invocation"))?;
+            keys.push(of_org(kind::USAGE, org).text(invocation));
+        }
+        self.load_keys(keys).await
+    }
+
+    async fn load_sequence(&mut self, org: &OrgId, sequence: &Sequence, up_to: u64) -> Result<()> {
+        self.load_expected(of_sequence(kind::SEQUENCE, org, sequence)).await?;
+        if up_to == 0 {
+            return Ok(());
+        }
+        let start = of_sequence(kind::RECORD, org, sequence);
+        let KeyRange { first, end } = start.clone().range();
+        let end = up_to.checked_add(1).map_or(end, |after| start.number(after));
+        self.load_some(KeyRange { first, end }, usize::MAX).await
+    }
+
+    async fn load_records(&mut self, org: &OrgId, query: &SequenceQuery) -> Result<()> {
+        let start = of_org(kind::RECORD, org).text(&query.kind);
+        let KeyRange { end, .. } = match &query.last {
+            Some(last) => start.clone().text(last).range(),
+            None => start.clone().range(),
+        };
+        let of_first = start.text(&query.first);
+        let first = match query.after.checked_add(1) {
+            Some(after) => of_first.number(after),
+            None => of_first.range().end,
+        };
+        self.load_some(KeyRange { first, end }, query.reads()).await
+    }
+
+    async fn load_prefix(&mut self, start: Key) -> Result<()> {
+        self.load_some(start.range(), usize::MAX).await
+    }
+
+    /// Loads the last row whose key begins with `start`.
+    async fn load_last(&mut self, start: Key) -> Result<()> {
+        let found = self.scan(start.range(), Order::Descending, 1).await?;
+        self.decode(&found)
+    }
+
+    async fn load_some(&mut self, range: KeyRange, limit: usize) -> Result<()> {
+        let rows = self.scan_some(range, limit).await?;
+        self.decode(&rows)
+    }
+
+    async fn load_keys(&mut self, keys: Vec<Key>) -> Result<()> {
+        for (key, value) in self.get(keys).await? {
+            if let Some(value) = value {
+                decode(&mut self.tables, &key, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads a row on which the operation depends.
+    async fn load_expected(&mut self, key: Key) -> Result<()> {
+        if let Some(value) = self.expect(key.clone()).await? {
+            decode(&mut self.tables, &key, &value)?;
+        }
+        Ok(())
+    }
+
+    /// Returns a row on which the operation depends.
+    async fn expect(&mut self, key: Key) -> Result<Option<Value>> {
+        if !self.expected.contains_key(&key) {
+            self.expect_all([key.clone()].into_iter()).await?;
+        }
+        Ok(self.expected.get(&key).cloned().flatten())
+    }
+
+    async fn expect_all(&mut self, keys: impl Iterator<Item = Key> + Send) -> Result<()> {
+        let keys: Vec<_> = keys.filter(|key| !self.expected.contains_key(key)).collect();
+        let found = self.get(keys).await?;
+        self.expected.extend(found);
+        Ok(())
+    }
+
+    fn decode(&mut self, rows: &[(Key, Value)]) -> Result<()> {
+        rows.iter().try_for_each(|(key, value)| decode(&mut self.tables, key, value))
+    }
+
+    async fn get(&mut self, keys: Vec<Key>) -> Result<Vec<(Key, Option<Value>)>> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.calls += 1;
+        let found = self.rows.get(keys.clone()).await?;
+        Ok(keys.into_iter().zip(found).collect())
+    }
+
+    pub(super) async fn scan_all(&mut self, range: KeyRange) -> Result<Vec<(Key, Value)>> {
+        self.scan_some(range, usize::MAX).await
+    }
+
+    async fn scan_some(&mut self, range: KeyRange, limit: usize) -> Result<Vec<(Key, Value)>> {
+        let KeyRange { mut first, end } = range;
+        let mut all = Vec::new();
+        while all.len() < limit {
+            let wanted = PAGE_ROWS.min(limit - all.len());
+            let rest = KeyRange { first, end: end.clone() };
+            let page = self.scan(rest, Order::Ascending, wanted).await?;
+            let is_last = page.len() < wanted;
+            let after = page.last().map(|(key, _)| key.clone().byte(0));
+            all.extend(page);
+            match after {
+                Some(after) if !is_last => first = after,
+                _ => break,
+            }
+        }
+        Ok(all)
+    }
+
+    async fn scan(
+        &mut self,
+        range: KeyRange,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(Key, Value)>> {
+        if range.is_empty() || limit == 0 {
+            return Ok(Vec::new());
+        }
+        self.calls += 1;
+        self.rows.scan(range, order, limit).await
+    }
+
+    /// Returns `true` if the rows on which the operation depends have not changed since they were read.
+    pub(super) async fn is_current(&self) -> Result<bool> {
+        if self.calls <= 1 || self.expected.is_empty() {
+            return Ok(true);
+        }
+        let found = self.rows.get(self.expected.keys().cloned().collect()).await?;
+        Ok(self.expected.values().eq(&found))
+    }
+}
+
+/// Returns the thread of a row.
+fn thread_of(key: &Key) -> Option<ThreadId> {
+    let (_, mut parts) = key.parts();
+    parts.text()?;
+    parts.id()
+}
