@@ -36,8 +36,8 @@ PINS = HERE / "requirements.txt"
 SECONDS = 60
 GUIDE = ROOT / "docs" / "guide" / "from-langgraph.md"
 LINES_RATIO_MAX = 1.5
-# Programs with no executable: tests are run by cargo, and there is no store in Rust here yet.
-WITHOUT_EXECUTABLE = ("own_store", "tests")
+# Programs with no executable: tests are run by cargo.
+WITHOUT_EXECUTABLE = ("tests",)
 
 
 def install() -> Path:
