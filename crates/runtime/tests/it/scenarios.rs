@@ -18,6 +18,7 @@ use weftwork_runtime::Runtime;
 use weftwork_sqlite::SqliteStore;
 use weftwork_store::Store;
 use weftwork_store::memory::MemoryStore;
+use weftwork_store::rows::{MemoryRows, RowStore};
 use weftwork_types::caller::Caller;
 use weftwork_types::port::{GraphExecutor, RunHandle};
 use weftwork_types::run::{
@@ -285,6 +286,11 @@ async fn scenarios_on_sqlite() {
 #[tokio::test]
 async fn scenarios_of_two_workers_in_memory() {
     plays(Arc::new(MemoryStore::new()), 2).await;
+}
+
+#[tokio::test]
+async fn scenarios_of_two_workers_over_rows() {
+    plays(Arc::new(RowStore::new(MemoryRows::default())), 2).await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use weftwork_graph::CompiledGraph;
 use weftwork_runtime::Runtime;
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::memory::MemoryStore;
+use weftwork_store::rows::{MemoryRows, RowStore};
 use weftwork_store::{CheckpointNamespace, FoundCheckpoint, Store};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
@@ -25,6 +26,8 @@ pub(crate) enum Place {
     /// Each run on a runtime of its own over the same store.
     Rebuilt,
     Sqlite(Durability),
+    /// A store over the four methods of `Rows`.
+    Rows,
     /// On memory or SQLite, each run writing its checkpoints behind its supersteps.
     Behind(Option<Durability>),
     /// In memory, each run keeping its checkpoints until its end.
@@ -54,6 +57,11 @@ macro_rules! on_each_store {
             use crate::support::{Place, within};
             $(#[test] fn $name() { within(Place::Rebuilt, super::$name); })*
             $(#[test] fn $step() { within(Place::Rebuilt, super::$step); })*
+        }
+        mod rows {
+            use crate::support::{Place, within};
+            $(#[test] fn $name() { within(Place::Rows, super::$name); })*
+            $(#[test] fn $step() { within(Place::Rows, super::$step); })*
         }
         mod sqlite_normal {
             use crate::support::{Durability, Place, within};
@@ -93,7 +101,10 @@ pub(crate) fn writes_behind() -> bool {
 /// An empty store of the kind the test runs on.
 pub(crate) fn store() -> Arc<dyn Store> {
     let (Place::Sqlite(durability) | Place::Behind(Some(durability))) = PLACE.get() else {
-        return Arc::new(MemoryStore::new());
+        return match PLACE.get() {
+            Place::Rows => Arc::new(RowStore::new(MemoryRows::default())),
+            _ => Arc::new(MemoryStore::new()),
+        };
     };
     let folder = TempDir::new().expect("a folder");
     let options = Options { durability, ..Options::default() };
