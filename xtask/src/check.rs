@@ -1,7 +1,8 @@
 //! Checks before a commit: format, rules and lints, and the tests of the crates that changed. Of the
-//! crates that use them all targets are linted, and the tests of laws run.
+//! crates that use them directly all targets are linted, of those that use these only the code; the
+//! tests of laws run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -12,13 +13,17 @@ use crate::features::SELECTION;
 use crate::suite::scrub_cargo;
 use crate::tidy;
 use crate::tree::{Tree, git};
-use crate::workspace::{Crates, Kind, package_of};
+use crate::workspace::{Crate, Crates, Kind, package_of};
 
 /// Files that concern every crate.
 const ALL: [&str; 4] = ["Cargo.toml", "Cargo.lock", "clippy.toml", ".cargo/config.toml"];
 /// Tests that show whether what uses a crate still works, by crate.
 const LAWS: [(&str, &str); 2] =
     [("conformance", "test(/^(kit|typed|weft)::/)"), ("store-conformance", "all()")];
+/// Crates with commands of `weft`, which are tested as processes of the binary.
+const COMMANDS: [&str; 3] = ["cli-base", "cli-serve", "cli-store"];
+/// The tests of the binary, by crate.
+const PROCESSES: (&str, &str) = ("cli", "binary(it)");
 
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     let since = match args {
@@ -33,11 +38,16 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     println!("check: {} files changed since {since}", files.len());
     println!("check: changed crates: {}", listed(&scope.changed));
     println!("check: crates that use them: {}", listed(&scope.users));
+    println!("check: crates that use these, without their tests: {}", listed(&scope.far));
     let mut steps = vec![("format", cargo(root, &["fmt", "--all", "--check"]))];
     if !scope.is_empty() {
-        steps.push(("lints", scope.lints(root, &crates)));
+        let near = &scope.changed | &scope.users;
+        steps.push(("lints", lints(root, &crates, &near, &["--all-targets"])));
+        if !scope.far.is_empty() {
+            steps.push(("lints of further code", lints(root, &crates, &scope.far, &[])));
+        }
         steps.push(("tests", scope.tests(root, &crates)));
-        println!("check: of the users, only these tests run: {}", scope.laws_text());
+        println!("check: of other crates, only these tests run: {}", scope.laws_text());
     }
     // The rules keep one core busy while the other ones format and lint.
     let good = std::thread::scope(|scope| {
@@ -99,8 +109,10 @@ fn cargo(root: &Path, args: &[&str]) -> Command {
 #[derive(Debug, PartialEq, Eq)]
 struct Scope {
     changed: BTreeSet<String>,
-    /// Crates that use changed ones, directly or not, in their code or in their tests.
+    /// Crates that use changed ones directly, in their code or in their tests.
     users: BTreeSet<String>,
+    /// Crates that use changed ones through others.
+    far: BTreeSet<String>,
 }
 
 impl Scope {
@@ -115,20 +127,13 @@ impl Scope {
         }
         let known = |name: &String| name == "xtask" || crates.all.iter().any(|c| c.name == *name);
         changed.retain(known);
-        let users = users(crates, &changed);
-        Self { changed, users }
+        let users = direct_users(crates, &changed);
+        let far = &all_users(crates, &changed) - &users;
+        Self { changed, users, far }
     }
 
     fn is_empty(&self) -> bool {
         self.changed.is_empty()
-    }
-
-    fn lints(&self, root: &Path, crates: &Crates) -> Command {
-        let mut command = cargo(root, &["clippy", "--quiet", "--locked", "--all-targets"]);
-        let selected = self.changed.iter().chain(&self.users).cloned();
-        command.args(packages(crates, &selected.collect()));
-        command.args(["--", "-D", "warnings"]);
-        command
     }
 
     fn tests(&self, root: &Path, crates: &Crates) -> Command {
@@ -142,9 +147,13 @@ impl Scope {
         command
     }
 
-    /// The laws that users of the changed crates must keep.
+    /// The laws that users of the changed crates must keep, and the tests of changed commands.
     fn laws(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        LAWS.into_iter().filter(|(name, _)| self.users.contains(*name))
+        let uses = |name: &str| self.users.contains(name) || self.far.contains(name);
+        let laws = LAWS.into_iter().filter(move |(name, _)| uses(name));
+        let has_commands = COMMANDS.iter().any(|name| self.changed.contains(*name));
+        let is_whole = self.changed.contains(PROCESSES.0);
+        laws.chain((has_commands && !is_whole).then_some(PROCESSES))
     }
 
     fn laws_text(&self) -> String {
@@ -179,25 +188,28 @@ fn including(tree: &Tree, file: &str) -> BTreeSet<String> {
         .collect()
 }
 
+fn lints(root: &Path, crates: &Crates, names: &BTreeSet<String>, targets: &[&str]) -> Command {
+    let mut command = cargo(root, &["clippy", "--quiet", "--locked"]);
+    command.args(targets).args(packages(crates, names)).args(["--", "-D", "warnings"]);
+    command
+}
+
+/// Crates that use one of the named in their code or in their tests.
+fn direct_users(crates: &Crates, names: &BTreeSet<String>) -> BTreeSet<String> {
+    let uses = |one: &Crate| {
+        [Kind::Normal, Kind::Dev].into_iter().any(|kind| !one.ours(kind).is_disjoint(names))
+    };
+    let users = crates.all.iter().filter(|one| !names.contains(&one.name) && uses(one));
+    users.map(|one| one.name.clone()).collect()
+}
+
 /// Crates that use one of the named, directly or not.
-fn users(crates: &Crates, changed: &BTreeSet<String>) -> BTreeSet<String> {
-    let uses: BTreeMap<&str, BTreeSet<String>> = crates
-        .all
-        .iter()
-        .map(|one| {
-            let both = [Kind::Normal, Kind::Dev].into_iter().flat_map(|kind| one.ours(kind));
-            (one.name.as_str(), both.collect())
-        })
-        .collect();
-    let mut found = changed.clone();
+fn all_users(crates: &Crates, names: &BTreeSet<String>) -> BTreeSet<String> {
+    let mut found = names.clone();
     loop {
-        let more: Vec<String> = uses
-            .iter()
-            .filter(|(name, used)| !found.contains(**name) && !used.is_disjoint(&found))
-            .map(|(name, _)| (*name).to_owned())
-            .collect();
+        let more = direct_users(crates, &found);
         if more.is_empty() {
-            return &found - changed;
+            return &found - names;
         }
         found.extend(more);
     }
@@ -250,6 +262,11 @@ path = "../../examples/server/main.rs"
 [package]
 name = "weftwork-cli"
 [dependencies]
+weftwork-cli-store.workspace = true
+-- crates/cli-store/Cargo.toml --
+[package]
+name = "weftwork-cli-store"
+[dependencies]
 weftwork.workspace = true
 -- crates/egress/Cargo.toml --
 [package]
@@ -270,11 +287,21 @@ name = "weftwork-egress"
     fn a_change_concerns_its_crate_and_all_that_use_it() {
         let scope = scope_of(&["crates/graph/src/lib.rs", "README.md"]);
         assert_eq!(scope.changed, names(&["graph"]));
-        assert_eq!(scope.users, names(&["cli", "conformance", "weftwork"]));
+        assert_eq!(scope.users, names(&["conformance", "weftwork"]));
+        assert_eq!(scope.far, names(&["cli", "cli-store"]));
         let crates = Crates::of(&Fixture::default().overlay(TREE).tree);
         let expected = "package(weftwork-graph) | \
                         (package(weftwork-conformance) & test(/^(kit|typed|weft)::/))";
         assert_eq!(scope.filter(&crates), expected);
+    }
+
+    #[test]
+    fn a_command_is_tested_by_the_binary() {
+        let crates = Crates::of(&Fixture::default().overlay(TREE).tree);
+        let expected = "package(weftwork-cli-store) | (package(weftwork-cli) & binary(it))";
+        assert_eq!(scope_of(&["crates/cli-store/src/lib.rs"]).filter(&crates), expected);
+        let both = scope_of(&["crates/cli-store/src/lib.rs", "crates/cli/src/lib.rs"]);
+        assert_eq!(both.filter(&crates), "package(weftwork-cli) | package(weftwork-cli-store)");
     }
 
     #[test]
@@ -287,7 +314,7 @@ name = "weftwork-egress"
     #[test]
     fn the_manifest_of_the_workspace_concerns_all() {
         let scope = scope_of(&["Cargo.lock"]);
-        assert_eq!(scope.changed.len(), 6);
-        assert!(scope.users.is_empty());
+        assert_eq!(scope.changed.len(), 7);
+        assert!(scope.users.is_empty() && scope.far.is_empty());
     }
 }

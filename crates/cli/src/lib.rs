@@ -17,40 +17,28 @@
 //! ```
 
 mod args;
-mod browser;
 mod command;
-mod context;
 mod demo;
 mod demo_agent;
-mod editor;
-mod error;
-mod exit;
-mod follow;
-mod frames;
-mod input;
 mod log;
 mod pages;
-mod position;
 mod shell;
-mod signals;
-mod snapshot;
-mod spent;
 mod teams;
-mod terminal;
 
 pub use args::Cli;
-pub use error::CliError;
-pub use exit::Exit;
+pub use weftwork_cli_base::CliError;
+pub use weftwork_cli_base::exit::Exit;
 
 use clap::Parser;
-use context::{CommandContext, Make};
 use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
-use terminal::Terminal;
 use weftwork::config::Flags;
 use weftwork::sqlite::wait_until_closed;
 use weftwork::{AgentDef, Config};
+use weftwork_cli_base::context::{CommandContext, Make};
+use weftwork_cli_base::signals;
+use weftwork_cli_base::terminal::Terminal;
 
 /// Time that threads of the store have to close it before the process exits.
 const CLOSING: Duration = Duration::from_secs(5);

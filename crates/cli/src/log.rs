@@ -4,13 +4,13 @@
 //! of requests, has keys in it.
 
 use crate::args::LogFormat;
-use crate::terminal::{Terminal, to_plain};
 use std::io::{self, Write};
 use std::str::FromStr;
 use tracing_subscriber::filter::{LevelFilter, Targets, filter_fn};
 use tracing_subscriber::fmt::{MakeWriter, layer};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
+use weftwork_cli_base::terminal::{Terminal, to_plain};
 
 /// Environment variable with the levels, if the command line has none.
 const VARIABLE: &str = "RUST_LOG";

@@ -1,14 +1,8 @@
-//! Texts as words of a shell, in commands that people copy.
+//! The program with its flags, in commands that people copy.
 
 use crate::args::Cli;
-use std::borrow::Cow;
 use std::fmt::Write;
-use weftwork::types::ThreadId;
-
-/// Returns the id of a thread as one word of a shell.
-pub(crate) fn quote_thread(id: &ThreadId) -> Cow<'_, str> {
-    quote_word(id.as_str())
-}
+use weftwork_cli_base::shell::quote_word;
 
 /// Returns the beginning of a command that works on the same store, with the same agents, as this one:
 /// `weft` with the flags that all commands have. A password of the store is left out.
@@ -49,20 +43,10 @@ fn without_password(store: &str) -> String {
     open().unwrap_or_else(|| store.to_owned())
 }
 
-/// Returns a text as one word of a shell: quoted if it has characters that a shell reads.
-fn quote_word(text: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/@%+=,".contains(c);
-    if text.chars().all(is_plain) && !text.starts_with('-') {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(format!("'{}'", text.replace('\'', r"'\''")))
-}
-
 #[cfg(test)]
 mod tests {
     use crate::args::Cli;
     use clap::Parser;
-    use weftwork::types::ThreadId;
 
     #[test]
     fn commands_have_the_flags_that_this_one_was_given_and_no_password() {
@@ -81,20 +65,6 @@ mod tests {
         ] {
             let cli = Cli::try_parse_from(given).expect("parses");
             assert_eq!(super::weft_command(&cli), command);
-        }
-    }
-
-    #[test]
-    fn ids_with_characters_of_shells_are_quoted() {
-        for (id, word) in [
-            ("lamp", "lamp"),
-            ("19:a@thread.v2", "19:a@thread.v2"),
-            ("order 7", "'order 7'"),
-            ("call|fc", "'call|fc'"),
-            ("Ada's", r"'Ada'\''s'"),
-            ("-x", "'-x'"),
-        ] {
-            assert_eq!(super::quote_thread(&ThreadId::new(id).expect("an id")), word);
         }
     }
 }

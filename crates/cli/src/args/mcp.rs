@@ -1,8 +1,8 @@
 //! Arguments of `weft mcp`.
 
-use super::parse;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
+use weftwork_cli_base::args::parse;
 
 const ALLOW_EXAMPLES: &str = "\
 Examples:

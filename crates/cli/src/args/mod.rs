@@ -1,44 +1,26 @@
 //! Command line arguments.
 
-mod approvals;
-mod artifacts;
-mod dev;
-mod frames;
-mod instances;
-mod keys;
 mod mcp;
-mod parse;
 mod run;
-mod runs;
-mod serve;
-mod threads;
-mod worker;
 
-pub(crate) use approvals::{ApprovalList, Approvals};
-pub(crate) use artifacts::Artifacts;
-pub(crate) use dev::Dev;
-pub(crate) use instances::{Begin, CreateInstance, Instances, SendActivity};
-pub(crate) use keys::{AddKey, Keys};
 pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::{EffectName, McpLogin, OutputName};
-pub(crate) use run::{Busy, Chat, Keeping, LimitFlags, Run, ServerFlags};
-pub(crate) use runs::{After, RunList, Runs, Watch};
-pub(crate) use serve::Serve;
-pub(crate) use threads::{Delete, History, List, Prune, Resume, State, Threads, Update};
-pub(crate) use worker::Worker;
+pub(crate) use run::{Chat, Run, ServerFlags};
 
 use crate::log::LogLevels;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use tracing_subscriber::filter::LevelFilter;
+use weftwork_cli_serve::{Dev, Keys, Serve, Worker};
+use weftwork_cli_store::{Approvals, Artifacts, Conformance, Instances, Runs, Store, Threads};
 
 /// Durable agents on the command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "weft",
     version = env!("WEFT_VERSION"),
-    after_help = crate::exit::TABLE,
+    after_help = weftwork_cli_base::exit::TABLE,
     disable_help_subcommand = true,
     max_term_width = 100
 )]
@@ -166,42 +148,6 @@ pub(crate) enum Schema {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Store {
-    /// Read the whole store and report damage
-    Verify {
-        /// Print each finding as a line of JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Remove unreferenced data and free its space
-    Compact,
-    /// Copy a SQLite store to a new file, while it is in use
-    Backup {
-        /// Path of the new file
-        file: PathBuf,
-    },
-    /// Replace a SQLite store by a backup, while no process uses it
-    Restore {
-        /// Path of the backup
-        file: PathBuf,
-    },
-    /// Write threads and items, with the whole results of tools, to a file for import into any
-    /// store
-    Export {
-        /// Path of the new file; `-` writes to standard output
-        file: PathBuf,
-        /// Export only this thread, and no items; may be repeated
-        #[arg(long, value_name = "ID")]
-        thread: Vec<String>,
-    },
-    /// Import the threads and items of an export
-    Import {
-        /// Path of the export; `-` reads from standard input
-        file: PathBuf,
-    },
-}
-
-#[derive(Debug, Subcommand)]
 pub(crate) enum Models {
     /// List models and providers with their availability; keys are never shown
     List,
@@ -276,51 +222,6 @@ pub(crate) struct Explain {
 pub(crate) struct Completions {
     /// Shell to generate completions for
     pub(crate) shell: clap_complete::Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Conformance {
-    /// Read one spec per line, and answer each with one line
-    #[arg(long)]
-    pub(crate) batch: bool,
-    /// Semantics of graphs where LangGraph and Weftwork differ
-    #[arg(long, default_value = "langgraph")]
-    pub(crate) profile: ProfileName,
-    /// Database for `--store postgres`; defaults to that of `WEFT_TEST_POSTGRES`
-    #[arg(long, value_name = "URL")]
-    pub(crate) postgres: Option<String>,
-    /// Runs of this program, or hosted runs of a runtime
-    #[arg(long, default_value = "local")]
-    pub(crate) runs: RunsName,
-    /// Mode of execution
-    #[arg(long, default_value = "straight")]
-    pub(crate) mode: ModeName,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum RunsName {
-    /// Runs of this program
-    Local,
-    /// Runs on the threads of a runtime, each under a claim
-    Hosted,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum ModeName {
-    /// Execute once, as in normal use
-    Straight,
-    /// Execute each run apart from the reader of its events, who reads them as they come
-    Streamed,
-    /// Drop the state of the run after each superstep, and read it back
-    RebuildEachStep,
-    /// Execute once, then again with a crash before and after each write to the store
-    CrashEachWrite,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum ProfileName {
-    Langgraph,
-    Weft,
 }
 
 #[cfg(test)]

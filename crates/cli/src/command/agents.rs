@@ -1,10 +1,10 @@
 //! `weft agents`: lists agents.
 
-use crate::CliError;
 use crate::args::Agents;
-use crate::context::CommandContext;
-use crate::exit::Exit;
-use crate::terminal::Table;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::CommandContext;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::Table;
 
 pub(crate) fn agents(command: &Agents, context: &CommandContext) -> Result<Exit, CliError> {
     match command {

@@ -6,27 +6,25 @@ mod local;
 mod remote;
 mod words;
 
-use crate::CliError;
 use crate::args::Chat;
-use crate::context::CommandContext;
-use crate::editor::{Edited, Kind, LineEditor, Request, Settings};
-use crate::error::report_fault;
-use crate::exit::Exit;
-use crate::follow::{View, show_elements};
-use crate::input::Lines;
-use crate::signals::{Signal, Signals, exit_at_once};
-use crate::terminal::{Answer, HiddenKeys, Style, Terminal, to_plain};
 use backend::{Backend, Listed, Step};
 use local::Local;
 use remote::Remote;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
-use weftwork::Config;
 use weftwork::store::StoreError;
 use weftwork::types::ThreadId;
 use weftwork::types::canonical::Hash;
 use weftwork::types::message::Role;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::CommandContext;
+use weftwork_cli_base::editor::{Edited, Kind, LineEditor, Request, Settings, history_file};
+use weftwork_cli_base::error::report_fault;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::follow::{View, show_elements};
+use weftwork_cli_base::input::Lines;
+use weftwork_cli_base::signals::{Signal, Signals, exit_at_once};
+use weftwork_cli_base::terminal::{Answer, HiddenKeys, Style, Terminal, to_plain};
 use words::Word;
 
 /// The prompt for a message.
@@ -37,13 +35,6 @@ const WITHOUT_KEYS: [&str; 3] = ["dumb", "cons25", "emacs"];
 const CUTS_MAX: u32 = 3;
 /// Delay before an answer is followed again; each further delay is twice as long.
 const CUT_DELAY: Duration = Duration::from_millis(250);
-/// File of the history of messages, in the user's data folder.
-const HISTORY: &str = "chat-history";
-
-/// Returns the file of the history of messages.
-pub(crate) fn history_file(config: &Config) -> Option<PathBuf> {
-    Some(config.data.as_ref()?.join(HISTORY))
-}
 
 pub(crate) async fn chat(args: &Chat, context: &CommandContext) -> Result<Exit, CliError> {
     match &args.server.url {

@@ -1,10 +1,10 @@
 //! `weft completions`: generates shell completions.
 
-use crate::CliError;
 use crate::args::{Cli, Completions};
-use crate::exit::Exit;
-use crate::terminal::Terminal;
 use clap::CommandFactory;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::Terminal;
 
 pub(crate) fn completions(args: &Completions, terminal: &Terminal) -> Result<Exit, CliError> {
     // Generated in memory, because the generator panics on a write error.

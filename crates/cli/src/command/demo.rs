@@ -1,18 +1,19 @@
 //! `weft demo`: runs the demo non-interactively.
 
 use super::{chat, models};
-use crate::CliError;
-use crate::args::{Busy, Chat, Demo, Keeping, LimitFlags, ServerFlags};
-use crate::context::{CommandContext, default_model};
+use crate::args::{Chat, Demo, ServerFlags};
 use crate::demo::Story;
-use crate::exit::Exit;
-use crate::input::one_line;
-use crate::terminal::{Style, to_plain};
 use std::path::PathBuf;
 use weftwork::config::StorePlace;
 use weftwork::graph::SystemClock;
 use weftwork::local::{cpu, weights};
 use weftwork::types::port::Clock;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::args::{Busy, Keeping, LimitFlags};
+use weftwork_cli_base::context::{CommandContext, default_model};
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::input::one_line;
+use weftwork_cli_base::terminal::{Style, to_plain};
 
 pub(crate) async fn demo(args: &Demo, context: &CommandContext) -> Result<Exit, CliError> {
     let terminal = &context.terminal;

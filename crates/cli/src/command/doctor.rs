@@ -1,16 +1,16 @@
 //! `weft doctor`: checks the installation and suggests fixes.
 
 use super::models;
-use crate::CliError;
 use crate::args::Doctor;
-use crate::context::{CommandContext, default_model};
-use crate::exit::Exit;
-use crate::terminal::{Style, to_plain};
 use serde::Serialize;
 use std::path::Path;
 use weftwork::config::StorePlace;
 use weftwork::local::{cpu, weights};
 use weftwork::types::Principal;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::{CommandContext, default_model};
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::{Style, to_plain};
 
 /// The state of a checked item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

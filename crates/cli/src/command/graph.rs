@@ -1,9 +1,9 @@
 //! `weft graph`: draws the graph of an agent.
 
-use crate::CliError;
 use crate::args::{Drawing, Graph};
-use crate::context::CommandContext;
-use crate::exit::Exit;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::CommandContext;
+use weftwork_cli_base::exit::Exit;
 
 pub(crate) fn graph(command: &Graph, context: &CommandContext) -> Result<Exit, CliError> {
     match command {

@@ -1,9 +1,9 @@
 //! `weft mcp`: MCP servers and their tools.
 
-use crate::CliError;
 use crate::args::Mcp;
-use crate::context::CommandContext;
-use crate::exit::Exit;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::CommandContext;
+use weftwork_cli_base::exit::Exit;
 
 #[cfg(feature = "mcp")]
 mod allow;

@@ -1,39 +1,27 @@
 //! The commands, one file per command.
 
 mod agents;
-mod approvals;
-mod artifacts;
 mod chat;
 mod completions;
-mod conformance;
 mod demo;
-mod dev;
 mod doctor;
 mod explain;
 mod graph;
-mod instances;
-mod keys;
 mod mcp;
-pub(crate) mod models;
-pub(crate) mod question;
+mod models;
 mod run;
-mod runs;
 mod schema;
-mod serve;
-mod staying;
-mod store;
-pub(crate) mod threads;
-mod worker;
 
-use crate::CliError;
 use crate::args::Command;
-use crate::context::CommandContext;
-use crate::exit::Exit;
-use crate::shell;
-use crate::terminal::Terminal;
 use weftwork::graph::RuntimeError;
 use weftwork::store::StoreError;
 use weftwork::types::ThreadId;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::CommandContext;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::shell;
+use weftwork_cli_base::states::with_orphans;
+use weftwork_cli_base::terminal::Terminal;
 
 /// The result of [`without_settings`].
 pub(crate) enum Next {
@@ -53,8 +41,8 @@ pub(crate) fn without_settings(
         Command::Explain(args) => explain::explain(&args, terminal).map(Next::Done),
         Command::Completions(args) => completions::completions(&args, terminal).map(Next::Done),
         Command::Schema(command) => schema::schema(&command, terminal).map(Next::Done),
-        Command::Keys(command) => keys::keys(&command, terminal).map(Next::Done),
-        Command::Conformance(args) => conformance::conformance(&args, store).map(Next::Done),
+        Command::Keys(command) => weftwork_cli_serve::keys(&command, terminal).map(Next::Done),
+        Command::Conformance(args) => weftwork_cli_store::conformance(&args, store).map(Next::Done),
         other => Ok(Next::NeedsSettings(Box::new(other))),
     }
 }
@@ -66,7 +54,7 @@ pub(crate) async fn run(command: Command, context: &CommandContext) -> Result<Ex
         && let Some(StoreError::Busy { thread, run }) = store_error(error)
         && let Ok(thread) = ThreadId::new(thread)
         && let Ok(store) = context.store_there()
-        && threads::with_orphans(store.as_ref()).await.is_ok_and(|left| left.contains(&thread))
+        && with_orphans(store.as_ref()).await.is_ok_and(|left| left.contains(&thread))
     {
         let weft = &context.terminal.weft;
         let thread = shell::quote_thread(&thread);
@@ -90,16 +78,22 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
     match command {
         Command::Chat(args) => Box::pin(chat::chat(&args, context)).await,
         Command::Run(args) => Box::pin(run::run(&args, context)).await,
-        Command::Threads(command) => Box::pin(threads::threads(command, context)).await,
-        Command::Runs(command) => Box::pin(runs::runs(command, context)).await,
-        Command::Instances(command) => Box::pin(instances::instances(command, context)).await,
-        Command::Serve(args) => Box::pin(serve::serve(&args, context)).await,
-        Command::Dev(args) => Box::pin(dev::dev(&args, context)).await,
-        Command::Approvals(command) => Box::pin(approvals::run(command, context)).await,
-        Command::Artifacts(command) => Box::pin(artifacts::run(command, context)).await,
+        Command::Threads(command) => Box::pin(weftwork_cli_store::threads(command, context)).await,
+        Command::Runs(command) => Box::pin(weftwork_cli_store::runs(command, context)).await,
+        Command::Instances(command) => {
+            Box::pin(weftwork_cli_store::instances(command, context)).await
+        }
+        Command::Serve(args) => Box::pin(weftwork_cli_serve::serve(&args, context)).await,
+        Command::Dev(args) => Box::pin(weftwork_cli_serve::dev(&args, context)).await,
+        Command::Approvals(command) => {
+            Box::pin(weftwork_cli_store::approvals(command, context)).await
+        }
+        Command::Artifacts(command) => {
+            Box::pin(weftwork_cli_store::artifacts(command, context)).await
+        }
         Command::Mcp(command) => Box::pin(mcp::mcp(command, context)).await,
-        Command::Worker(args) => Box::pin(worker::worker(&args, context)).await,
-        Command::Store(command) => Box::pin(store::store(&command, context)).await,
+        Command::Worker(args) => Box::pin(weftwork_cli_serve::worker(&args, context)).await,
+        Command::Store(command) => Box::pin(weftwork_cli_store::store(&command, context)).await,
         Command::Models(command) => Box::pin(models::models(command, context)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(&args, context)).await,
         Command::Agents(command) => agents::agents(&command, context),
@@ -108,7 +102,7 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
         Command::Explain(args) => explain::explain(&args, &context.terminal),
         Command::Completions(args) => completions::completions(&args, &context.terminal),
         Command::Schema(command) => schema::schema(&command, &context.terminal),
-        Command::Keys(command) => keys::keys(&command, &context.terminal),
-        Command::Conformance(args) => conformance::conformance(&args, None),
+        Command::Keys(command) => weftwork_cli_serve::keys(&command, &context.terminal),
+        Command::Conformance(args) => weftwork_cli_store::conformance(&args, None),
     }
 }

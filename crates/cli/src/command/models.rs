@@ -1,15 +1,15 @@
 //! `weft models`: lists models, and installs the weights of the embedded model.
 
-use crate::CliError;
 use crate::args::Models;
-use crate::context::CommandContext;
-use crate::exit::Exit;
-use crate::terminal::{Table, weights_progress};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use weftwork::local::weights::{self, Known, Sources};
 use weftwork::models::{Capability, ModelError, ModelFacts};
 use weftwork::types::usage::dollars;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::CommandContext;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::{Table, weights_progress};
 
 pub(crate) async fn models(command: Models, context: &CommandContext) -> Result<Exit, CliError> {
     match command {

@@ -1,26 +1,21 @@
 //! `weft run`: one non-interactive run.
 
-use super::question;
-use crate::CliError;
 use crate::args::Run;
-use crate::context::{CommandContext, RunSettings};
-use crate::error::report_fault;
-use crate::exit::Exit;
-use crate::follow::{Ended, View, follow_run, model_of, tell_end};
-use crate::signals::Signals;
-use crate::terminal::{Answer, Terminal};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::Read;
 use uuid::Uuid;
 use weftwork::App;
-use weftwork::runtime::Selection;
 use weftwork::store::StoreError;
+use weftwork::types::ThreadId;
 use weftwork::types::canonical;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::json;
-use weftwork::types::port::RunHandle;
-use weftwork::types::run::{RunInput, RunOptions, RunRef, RunStatus};
-use weftwork::types::{Principal, ThreadId};
+use weftwork::types::run::{RunInput, RunOptions};
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::{CommandContext, RunSettings};
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::question;
+use weftwork_cli_base::run::{input_of, to_end};
 
 /// Maximum size of the input, in bytes.
 const INPUT_BYTES_MAX: u64 = 16 << 20;
@@ -74,67 +69,11 @@ fn thread_of(app: &App, key: Option<&str>) -> ThreadId {
     key.map_or_else(|| app.new_thread(), repeated)
 }
 
-/// Returns the input with a message of the user. A repeated request has the same message.
-pub(super) fn input_of(app: &App, text: &str, key: Option<&str>) -> Value {
-    let mut input = app.say(text);
-    if let Some(key) = key {
-        input["messages"][0]["id"] = json!(canonical::hash(&json!(key)));
-    }
-    input
-}
-
 /// Reads the open questions of a thread, none if the thread does not exist.
 async fn open_questions_of(app: &App, thread: &ThreadId) -> Result<Vec<Interrupt>, CliError> {
     match question::open_questions_of(app.store().as_ref(), thread).await {
         Err(CliError::App(weftwork::Error::Store(StoreError::NotFound { .. }))) => Ok(Vec::new()),
         open => open,
-    }
-}
-
-/// Prints a note if a run is queued, since it has no events until it starts.
-pub(crate) async fn tell_turn(
-    app: &App,
-    run: &RunRef,
-    terminal: &Terminal,
-) -> Result<(), CliError> {
-    let row = app.store().run(&Principal::local(), run).await?;
-    if row.status == RunStatus::Queued {
-        terminal.note("the thread is busy; the run is queued");
-    }
-    Ok(())
-}
-
-/// Shows a run until its end, as text, as JSON, or as frames with or without the outcome, then its
-/// open questions.
-pub(crate) async fn to_end(
-    handle: RunHandle,
-    app: &App,
-    context: &CommandContext,
-    frames: Option<Selection>,
-    json: bool,
-) -> Result<Exit, CliError> {
-    let terminal = &context.terminal;
-    let run = handle.run.clone();
-    tell_turn(app, &run, terminal).await?;
-    let mut view = match (frames, json) {
-        (None, false) => View::Text(Box::new(Answer::new(terminal, model_of(app)))),
-        (frames, outcome) => View::Json { terminal, frames, outcome },
-    };
-    let ended = follow_run(app, handle, &mut view, &mut Signals::listen()).await?;
-    let Ended { outcome, unwritten } = ended;
-    let exit = tell_end(app.store().as_ref(), &run, &outcome, terminal).await;
-    if exit == Exit::Waiting {
-        let open = question::open_questions_of(app.store().as_ref(), &run.thread).await?;
-        question::tell_open(&open, &run.thread, terminal);
-    }
-    match unwritten {
-        // A reader that left wanted no more.
-        None | Some(CliError::NobodyReads) => Ok(exit),
-        Some(error) if exit == Exit::Done => Err(error),
-        Some(error) => {
-            report_fault(&error.fault(), terminal);
-            Ok(exit)
-        }
     }
 }
 

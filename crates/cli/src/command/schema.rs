@@ -1,10 +1,10 @@
 //! `weft schema`: prints the schemas of records that other programs read.
 
-use crate::CliError;
 use crate::args::Schema;
-use crate::exit::Exit;
-use crate::terminal::Terminal;
 use weftwork::types::schema;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::Terminal;
 
 pub(crate) fn schema(command: &Schema, terminal: &Terminal) -> Result<Exit, CliError> {
     let Schema::Events { typescript } = command;

@@ -1,12 +1,12 @@
 //! A process of the story.
 
 use super::Story;
-use crate::CliError;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use weftwork_cli_base::CliError;
 
 /// The longest that a process may be silent.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -6,12 +6,7 @@
 
 mod act;
 
-use crate::CliError;
-use crate::command::question::{self, APPROVE};
-use crate::command::threads::journal;
-use crate::context::CommandContext;
 use crate::demo_agent::{FILE, OrderDatabase};
-use crate::terminal::{Style, shorten};
 use act::Act;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -21,6 +16,11 @@ use weftwork::models::ChatModel;
 use weftwork::store::{JournalRead, ReadUsage, UsageRow};
 use weftwork::types::port::{CallKind, CallRecord, CallState, Clock};
 use weftwork::types::{Principal, ThreadId};
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::CommandContext;
+use weftwork_cli_base::question::{self, APPROVE};
+use weftwork_cli_base::terminal::{Style, shorten};
+use weftwork_cli_store::journal_lines;
 
 const ORDER: &str = "A1001";
 const QUESTIONS: [&str; 2] = ["Where is order A1001?", "Refund order A1001, amount 25."];
@@ -115,7 +115,7 @@ impl Story<'_> {
 
     fn check_records(&self, before: &Record, after: &Record) -> Result<(), CliError> {
         self.print_head("4. What is on record.")?;
-        journal::journal_lines(&after.calls, &self.context.terminal)
+        journal_lines(&after.calls, &self.context.terminal)
             .iter()
             .try_for_each(|line| self.line(line))?;
         let paid_before: BTreeSet<String> =

@@ -2,17 +2,17 @@
 
 use super::backend::{Backend, Step};
 use super::{ChatSession, UserInput, words};
-use crate::CliError;
-use crate::command::question;
-use crate::editor::Kind;
-use crate::exit::Exit;
-use crate::terminal::{Style, to_plain};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::Command;
 use weftwork::types::approval::{ApprovalRequest, Verdict};
 use weftwork::types::interrupt::{Ask, Interrupt};
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::editor::Kind;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::question;
+use weftwork_cli_base::terminal::{Style, to_plain};
 
 /// Length of arguments up to which they are edited on one line, in characters.
 const ONE_LINE_MAX: usize = 60;

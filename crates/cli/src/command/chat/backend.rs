@@ -1,15 +1,15 @@
 //! The two places in which a chat takes place: a store that this process opens, and a server.
 
-use crate::CliError;
-use crate::exit::Exit;
-use crate::follow::Followed;
-use crate::terminal::{Table, Terminal};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use weftwork::models::ModelInfo;
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::message::Role;
 use weftwork::types::{InterruptId, ThreadId};
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::follow::Followed;
+use weftwork_cli_base::terminal::{Table, Terminal};
 
 /// Maximum number of threads or questions of a list.
 pub(super) const LISTED_MAX: usize = 50;

@@ -1,16 +1,7 @@
 //! A chat over a store that this process opens.
 
 use super::backend::{Backend, LISTED_MAX, Listed};
-use crate::CliError;
-use crate::args::{Chat, LimitFlags};
-use crate::command::question;
-use crate::command::run::tell_turn;
-use crate::command::threads;
-use crate::context::{CommandContext, RunSettings, USUAL_AGENT};
-use crate::follow::{AppRun, model_of, tell_end, usage_unread};
-use crate::shell;
-use crate::spent::Spent;
-use crate::terminal::{Style, Terminal, format_moment, shorten};
+use crate::args::Chat;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +18,16 @@ use weftwork::types::interrupt::Interrupt;
 use weftwork::types::message::{Message, Role};
 use weftwork::types::run::{RunInput, RunOutcome};
 use weftwork::types::{InterruptId, Principal, ThreadId};
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::args::LimitFlags;
+use weftwork_cli_base::context::{CommandContext, RunSettings, USUAL_AGENT};
+use weftwork_cli_base::follow::{AppRun, model_of, tell_end, usage_unread};
+use weftwork_cli_base::question;
+use weftwork_cli_base::run::tell_turn;
+use weftwork_cli_base::shell;
+use weftwork_cli_base::spent::Spent;
+use weftwork_cli_base::states::thread_states;
+use weftwork_cli_base::terminal::{Style, Terminal, format_moment, shorten};
 
 /// An open store with the agent of the chat.
 pub(super) struct Local<'a> {
@@ -180,7 +181,7 @@ impl Backend for Local<'_> {
 
     async fn threads(&self) -> Result<Vec<Listed>, CliError> {
         let rows = self.search_threads(None).await?;
-        let states = threads::thread_states(self.store(), &rows).await?;
+        let states = thread_states(self.store(), &rows).await?;
         Ok(rows
             .iter()
             .zip(states)

@@ -6,13 +6,7 @@ mod http;
 mod token;
 
 use super::backend::{Backend, LISTED_MAX, Listed};
-use crate::CliError;
 use crate::args::Chat;
-use crate::command::question::{calls_in_short, with_member};
-use crate::context::{CommandContext, USUAL_AGENT};
-use crate::follow::{Element, Followed};
-use crate::shell;
-use crate::terminal::{Style, Terminal, shorten, to_plain};
 use asked::Asked;
 use bytes::Bytes;
 use frames::{End, Frames, Piece};
@@ -29,6 +23,12 @@ use weftwork::types::interrupt::Interrupt;
 use weftwork::types::message::Role;
 use weftwork::types::port::{EgressError, EgressResponse, Method};
 use weftwork::types::{InterruptId, ThreadId};
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::{CommandContext, USUAL_AGENT};
+use weftwork_cli_base::follow::{Element, Followed};
+use weftwork_cli_base::question::{calls_in_short, with_member};
+use weftwork_cli_base::shell;
+use weftwork_cli_base::terminal::{Style, Terminal, shorten, to_plain};
 
 /// Query of the format that [`Frames`] reads.
 const FORMAT: &str = "protocol=ui-message-stream";

@@ -1,11 +1,11 @@
 //! Decisions about tools.
 
-use crate::CliError;
 use crate::args::{EffectName, OutputName};
-use crate::exit::Exit;
-use crate::terminal::{Style, Terminal, to_plain};
 use weftwork::mcp::{McpError, McpServers, Output, Terms};
 use weftwork::types::tool::Effect;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::{Style, Terminal, to_plain};
 
 pub(super) fn terms_of(
     effect: EffectName,

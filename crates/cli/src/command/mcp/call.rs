@@ -1,8 +1,5 @@
 //! Calls of tools by hand.
 
-use crate::CliError;
-use crate::exit::Exit;
-use crate::terminal::Terminal;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::io::BufRead;
@@ -15,6 +12,9 @@ use weftwork::types::caller::Caller;
 use weftwork::types::message::{ToolCall, content_text};
 use weftwork::types::port::CallContext;
 use weftwork::types::tool::ToolOutcome;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::Terminal;
 
 /// Maximum size of a result, in bytes. A message of a server is smaller.
 const RESULT_BYTES_MAX: usize = 64 << 20;
@@ -30,9 +30,11 @@ pub(super) async fn call(
     match outcome(servers, &runner, tool, args).await? {
         Outcome::Value(value) => {
             match value {
-                Value::String(text) => terminal.line(crate::terminal::to_plain(&text))?,
+                Value::String(text) => {
+                    terminal.line(weftwork_cli_base::terminal::to_plain(&text))?
+                }
                 value => match content_text(&value, "not shown") {
-                    Some(text) => terminal.line(crate::terminal::to_plain(&text))?,
+                    Some(text) => terminal.line(weftwork_cli_base::terminal::to_plain(&text))?,
                     None => terminal.line(format_args!("{value:#}"))?,
                 },
             }
@@ -138,7 +140,9 @@ async fn outcome(
     args: Map<String, Value>,
 ) -> Result<Outcome, CliError> {
     let Some(allowed) = servers.lock().get(tool) else {
-        return Err(McpError::NotAllowed { tool: crate::terminal::to_plain(tool) }.into());
+        return Err(
+            McpError::NotAllowed { tool: weftwork_cli_base::terminal::to_plain(tool) }.into()
+        );
     };
     let call = ToolCall {
         id: ToolCallId::new("call")?,
@@ -158,7 +162,7 @@ async fn outcome(
             let failure = failure.into_model_form();
             Outcome::Failed {
                 code: failure.code.unwrap_or_default().to_string(),
-                message: crate::terminal::to_plain(&failure.safe_message),
+                message: weftwork_cli_base::terminal::to_plain(&failure.safe_message),
             }
         }
         Executed::Asks(_) => Outcome::Unfinished {
@@ -167,7 +171,7 @@ async fn outcome(
         },
         Executed::OutcomeUnknown(unknown) => {
             let asked = unknown.question();
-            let reason = crate::terminal::to_plain(&asked.reason);
+            let reason = weftwork_cli_base::terminal::to_plain(&asked.reason);
             Outcome::Unfinished {
                 message: format!(
                     "the outcome is unknown: {reason}; look at what `{}` should have changed before \

@@ -1,11 +1,11 @@
 //! Lists of servers and of their tools.
 
-use crate::CliError;
-use crate::exit::Exit;
-use crate::terminal::{Table, Terminal};
 use serde_json::json;
 use weftwork::mcp::{McpError, McpServers, OfferedTool, Reached};
 use weftwork::types::tool::Effect;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::{Table, Terminal};
 
 /// The state of a server: its protocol, number of tools and login, or its error.
 pub(crate) async fn check_server(servers: &McpServers, server: &str) -> Result<String, McpError> {
@@ -94,7 +94,7 @@ pub(super) async fn list_tools(
             if as_json {
                 terminal.line(tool_to_json(tool, &state))?;
             } else {
-                let about = crate::terminal::shorten(&tool.description, 60);
+                let about = weftwork_cli_base::terminal::shorten(&tool.description, 60);
                 table.row([tool.name.clone(), state, describe_hints(tool).to_owned(), about]);
             }
         }

@@ -1,12 +1,12 @@
 //! Logins at servers with OAuth.
 
-use crate::CliError;
 use crate::args::McpLogin;
-use crate::exit::Exit;
-use crate::input::Lines;
-use crate::terminal::{Terminal, to_plain};
 use weftwork::mcp::{LoginKind, LoginRequest, LoginScreen, LoginState, LoginStep, McpServers};
 use weftwork::types::BoxFuture;
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::input::Lines;
+use weftwork_cli_base::terminal::{Terminal, to_plain};
 
 /// The person at the terminal.
 struct Person<'a> {
@@ -35,7 +35,7 @@ impl LoginScreen for Person<'_> {
             }
         };
         if self.opens {
-            crate::browser::open_page(page, terminal);
+            weftwork_cli_base::browser::open_page(page, terminal);
         }
     }
 
@@ -89,7 +89,10 @@ pub(super) fn describe_login(login: &LoginState) -> String {
     match login {
         LoginState { is_ended: true, .. } => format!("the login at {issuer} has ended"),
         LoginState { is_renewable: false, ends_at: Some(at), .. } => {
-            format!("logged in at {issuer} until {}", crate::terminal::format_moment(*at))
+            format!(
+                "logged in at {issuer} until {}",
+                weftwork_cli_base::terminal::format_moment(*at)
+            )
         }
         _ => format!("logged in at {issuer}"),
     }

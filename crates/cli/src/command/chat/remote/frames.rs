@@ -261,7 +261,7 @@ fn read_call_id(value: &Value) -> Result<ToolCallId, String> {
 
 /// Describes what was found, by its beginning.
 fn describe_found(what: &str, text: &str) -> String {
-    format!("{what} `{}`", crate::terminal::shorten(text, 80))
+    format!("{what} `{}`", weftwork_cli_base::terminal::shorten(text, 80))
 }
 
 #[cfg(test)]

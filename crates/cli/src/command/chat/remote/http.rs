@@ -1,6 +1,5 @@
 //! Requests to the server of a chat.
 
-use crate::CliError;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -8,6 +7,7 @@ use url::{Host, Url};
 use weftwork::Config;
 use weftwork::egress::{EgressConfig, GuardedClient, classify, is_loopback};
 use weftwork::types::port::{Egress, EgressRequest, EgressResponse, Method, Redirects};
+use weftwork_cli_base::CliError;
 
 /// Maximum size of an answer that is not a stream, in bytes.
 const BODY_BYTES_MAX: u64 = 64 << 20;
@@ -132,7 +132,7 @@ impl Server {
         let body: Value =
             serde_json::from_slice(&read_beginning(response).await).unwrap_or_default();
         let detail = body["detail"].as_str().unwrap_or("without a reason");
-        let detail = crate::terminal::shorten(detail, DETAIL_CHARS_MAX);
+        let detail = weftwork_cli_base::terminal::shorten(detail, DETAIL_CHARS_MAX);
         Err(CliError::Refused { url: self.address.clone(), status, detail })
     }
 }

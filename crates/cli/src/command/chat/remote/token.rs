@@ -1,10 +1,10 @@
 //! Tokens of servers: of the command line, of the environment, and saved ones.
 
-use crate::CliError;
 use std::collections::BTreeMap;
 use std::env::VarError;
 use std::io::Write;
 use std::path::PathBuf;
+use weftwork_cli_base::CliError;
 
 /// Environment variable for the token of a server.
 const VARIABLE: &str = "WEFT_TOKEN";

@@ -1,0 +1,12 @@
+//! Command line arguments.
+
+mod dev;
+mod keys;
+mod serve;
+mod worker;
+
+pub use dev::Dev;
+pub(crate) use keys::AddKey;
+pub use keys::Keys;
+pub use serve::Serve;
+pub use worker::Worker;

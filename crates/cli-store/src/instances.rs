@@ -1,0 +1,337 @@
+//! `weft instances`: creates, lists, shows, watches and terminates instances of agents, and sends
+//! them activities.
+
+use crate::args::{Begin, CreateInstance, Instances, SendActivity};
+use futures_util::StreamExt;
+use serde_json::json;
+use std::time::Duration;
+use weftwork::App;
+use weftwork::agents::{
+    Activity, AgentError, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
+    InstanceOptions, QueuedActivities, Sent,
+};
+use weftwork::runtime::Runtime;
+use weftwork::store::{Store, StoreError};
+use weftwork::types::interrupt::Interrupt;
+use weftwork::types::run::{Mailbox, RunOutcome};
+use weftwork::types::{InstanceId, Principal, ThreadId};
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::{CommandContext, default_model};
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::follow::{tell_end, to_json_line};
+use weftwork_cli_base::question;
+use weftwork_cli_base::run::input_of;
+use weftwork_cli_base::shell;
+use weftwork_cli_base::signals::Signals;
+use weftwork_cli_base::terminal::Table;
+
+/// Interval at which an activity that waits is tried again.
+const ATTEND_EVERY: Duration = Duration::from_secs(1);
+/// Number of looks for the thread of an activity that is set aside, and the time between two.
+const ASIDE_LOOKS: usize = 100;
+const ASIDE_LOOK_EVERY: Duration = Duration::from_millis(20);
+
+pub async fn instances(command: Instances, context: &CommandContext) -> Result<Exit, CliError> {
+    if !context.lasting {
+        let reason = "instances need a store that outlives the command; set one with --store";
+        return Err(CliError::BadInput { reason: reason.to_owned() });
+    }
+    if let Instances::Send(args) = command {
+        let app = context.open_all(default_model(), None).await?;
+        let done = send_activity(*args, &app, context).await;
+        // Activities that wait stay in the store.
+        app.shutdown(Duration::from_secs(1)).await?;
+        return done;
+    }
+    let agents = open_reader(context).await?;
+    let done = match command {
+        Instances::Create(args) => create_instance(args, &agents, context).await,
+        Instances::List { limit, json } => list_instances(limit, json, &agents, context).await,
+        Instances::Show { id, json } => {
+            show_instance(&InstanceId::new(id)?, json, &agents, context).await
+        }
+        Instances::Watch { id } => watch_instance(&InstanceId::new(id)?, &agents, context).await,
+        Instances::Terminate { id, deadline, dead_letter } => {
+            let id = InstanceId::new(id)?;
+            let queued = match dead_letter {
+                true => QueuedActivities::DeadLetter,
+                false => QueuedActivities::Keep,
+            };
+            terminate_instance(&id, deadline, queued, &agents, context).await
+        }
+        Instances::Send(_) => Ok(Exit::Done),
+    };
+    agents.runtime().shutdown(Duration::from_secs(1)).await?;
+    done
+}
+
+/// Opens an agent runtime that executes no activities: the models of its agents are scripted.
+async fn open_reader(context: &CommandContext) -> Result<AgentRuntime, CliError> {
+    let mut builder = Runtime::builder(context.store()?);
+    for agent in &context.agents {
+        builder = builder.graph(agent.id(), context.graph_of(agent.id())?);
+    }
+    let agents = AgentRuntime::over(builder.open().await?).build();
+    let agents =
+        agents.map_err(|source| AgentError::Tools { agent: "agent runtime".to_owned(), source });
+    Ok(agents?)
+}
+
+async fn create_instance(
+    args: CreateInstance,
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let agent = context.agent(&args.agent)?;
+    let options = InstanceOptions::new().mailbox_capacity(args.mailbox);
+    let options = options.on_question(args.on_question.into());
+    let options = match args.id {
+        Some(id) => options.id(InstanceId::new(id)?),
+        None => options,
+    };
+    let state = args.state.unwrap_or_else(|| json!({}));
+    let instance = agents.create_of(agent.id(), state, options).await?;
+    context.terminal.line(instance.id())?;
+    Ok(Exit::Done)
+}
+
+async fn list_instances(
+    limit: usize,
+    as_json: bool,
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let columns =
+        ["INSTANCE", "AGENT", "STATUS", "QUESTIONS", "WAITING", "SUCCEEDED", "FAILED", "CANCELLED"];
+    let mut table = Table::new(&columns);
+    for id in agents.list(limit).await? {
+        let info = agents.info(&id).await?;
+        if as_json {
+            context.terminal.line(to_json_line(&info)?)?;
+            continue;
+        }
+        let counts = info.statistics;
+        table.row([
+            id.to_string(),
+            info.graph,
+            info.status.word().to_owned(),
+            (info.questions.len() + info.set_aside.len()).to_string(),
+            counts.waiting.to_string(),
+            counts.succeeded.to_string(),
+            counts.failed.to_string(),
+            counts.cancelled.to_string(),
+        ]);
+    }
+    if !as_json {
+        table.write(&context.terminal)?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn show_instance(
+    id: &InstanceId,
+    as_json: bool,
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let terminal = &context.terminal;
+    let info = agents.info(id).await?;
+    let state = match agents.get_state(id).await {
+        Err(error) if error.kind == Kind::GraphUnavailable => None,
+        state => Some(state?),
+    };
+    if as_json {
+        terminal.line(to_json_line(&json!({"instance": info, "state": state}))?)?;
+        return Ok(Exit::Done);
+    }
+    let counts = info.statistics;
+    terminal.line(format_args!("instance {id} of {}: {}", info.graph, info.status.word()))?;
+    terminal.line(format_args!(
+        "activities: {} waiting (at most {}), {} running, {} asking, {} succeeded, {} failed, {} cancelled",
+        counts.waiting,
+        info.mailbox_capacity,
+        counts.running,
+        counts.asking,
+        counts.succeeded,
+        counts.failed,
+        counts.cancelled
+    ))?;
+    if let Some(error) = info.error {
+        terminal.line(format_args!("error: {} {error}", error.code()))?;
+    }
+    question::tell_open(&info.questions, &ThreadId::from(id), terminal);
+    for aside in &info.set_aside {
+        terminal.line(format_args!("set aside: thread {}", aside.thread))?;
+        question::tell_open(&aside.questions, &aside.thread, terminal);
+    }
+    if let Some(state) = state {
+        terminal.line(format_args!("state: {state}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn send_activity(
+    args: SendActivity,
+    app: &App,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let id = InstanceId::new(&args.id)?;
+    let agents = app.instances();
+    let terminal = &context.terminal;
+    let mut activity = Activity::new(args.payload.unwrap_or_default()).priority(args.priority);
+    if let Some(text) = &args.message {
+        activity = activity.input(input_of(app, text, args.key.as_deref()));
+    }
+    if let Some(begin) = args.not_before {
+        activity = activity.not_before(match begin {
+            Begin::At(at) => at,
+            Begin::After(delay) => agents.runtime().clock().now().plus(delay),
+        });
+    }
+    if let Some(limit) = args.timeout {
+        activity = activity.timeout(limit);
+    }
+    if let Some(key) = args.key {
+        activity = activity.idempotency_key(key);
+    }
+    let sent = match args.leave {
+        true => agents.leave(&id, activity).await?,
+        false => agents.send(&id, activity).await?,
+    };
+    terminal.note(format_args!("activity {} for instance {id}", sent.activity().run));
+    if args.leave {
+        return Ok(Exit::Done);
+    }
+    let info = agents.info(&id).await?;
+    if !info.questions.is_empty() && info.statistics.waiting > 0 {
+        terminal.note("the activity waits behind one that asks");
+        question::tell_open(&info.questions, &ThreadId::from(&id), terminal);
+    }
+    if let Some(error) = info.error.filter(|error| error.kind == Kind::GraphUnavailable) {
+        let code = error.code();
+        terminal.note(format_args!("{code} {error}; a process with this agent has to execute it"));
+    }
+    let mut signals = Signals::listen();
+    let mut ended = Box::pin(sent.ended());
+    let ended = loop {
+        tokio::select! {
+            biased;
+            signal = signals.next() => {
+                terminal.note("the activity stays in the store; a worker continues it");
+                return Ok(signal.exit());
+            }
+            ended = &mut ended => break ended,
+            // Another process may have answered the question before it, and have ended.
+            () = tokio::time::sleep(ATTEND_EVERY) => agents.attend(&id),
+        }
+    };
+    match ended {
+        Ok(_) => {
+            match agents.get_state(&id).await {
+                // A process with this agent has executed it.
+                Err(error) if error.kind == Kind::GraphUnavailable => {}
+                state => terminal.line(state?)?,
+            }
+            report_questions(&sent, app, context).await
+        }
+        Err(error) => Ok(report_failure(&error, context)),
+    }
+}
+
+/// Prints the questions at which an activity ended, with the commands that answer them.
+async fn report_questions(
+    sent: &Sent,
+    app: &App,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let at = sent.activity();
+    let store = app.runtime().store();
+    let run = store.run(&Principal::local(), at).await?;
+    let Some(outcome) = &run.outcome else { return Ok(Exit::Done) };
+    let asks = matches!(outcome, RunOutcome::Interrupted { .. });
+    if asks && run.new.options.mailbox.as_ref().is_some_and(Mailbox::sets_aside) {
+        let aside = Runtime::aside_of(&Principal::local(), at);
+        if let Some(open) = open_aside(store.as_ref(), &aside).await? {
+            question::tell_open(&open, &aside, &context.terminal);
+        } else {
+            let id = shell::quote_thread(&at.thread);
+            let weft = &context.terminal.weft;
+            context.terminal.note(format_args!(
+                "its question is being set aside; {weft} instances show {id} prints it"
+            ));
+        }
+    } else if asks {
+        let open = question::open_questions_of(store.as_ref(), &at.thread).await?;
+        question::tell_open(&open, &at.thread, &context.terminal);
+    }
+    Ok(tell_end(store.as_ref(), at, outcome, &context.terminal).await)
+}
+
+/// Waits a little for the thread of an activity that is set aside; returns its questions.
+async fn open_aside(
+    store: &dyn Store,
+    aside: &ThreadId,
+) -> Result<Option<Vec<Interrupt>>, CliError> {
+    for _ in 0..ASIDE_LOOKS {
+        match store.thread(&Principal::local(), aside).await {
+            Ok(_) => return Ok(Some(question::open_questions_of(store, aside).await?)),
+            Err(StoreError::NotFound { .. }) => {
+                tokio::time::sleep(ASIDE_LOOK_EVERY).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// Reports the error of an activity.
+fn report_failure(error: &AgentRuntimeError, context: &CommandContext) -> Exit {
+    context.terminal.note(format_args!("{} {error}", error.code()));
+    if error.kind == Kind::Cancelled { Exit::Cancelled } else { Exit::Failed }
+}
+
+async fn watch_instance(
+    id: &InstanceId,
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let mut events = agents.subscribe(id).await?;
+    let mut signals = Signals::listen();
+    loop {
+        let event = tokio::select! {
+            biased;
+            signal = signals.next() => return Ok(signal.exit()),
+            event = events.next() => event,
+        };
+        let Some(event) = event else { return Ok(Exit::Done) };
+        context.terminal.line(to_json_line(&event?)?)?;
+    }
+}
+
+async fn terminate_instance(
+    id: &InstanceId,
+    deadline: Duration,
+    queued: QueuedActivities,
+    agents: &AgentRuntime,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let report = agents.terminate(id, deadline, queued).await?;
+    let terminal = &context.terminal;
+    if let Some(run) = report.ended {
+        terminal.line(format_args!("activity {run}: ended"))?;
+    }
+    if let Some(run) = report.cut {
+        terminal.line(format_args!("activity {run}: cut off"))?;
+    }
+    for letter in report.kept {
+        terminal
+            .line(format_args!("activity {}: kept, payload {}", letter.activity, letter.payload))?;
+    }
+    for letter in report.dead_lettered {
+        let run = letter.activity;
+        let payload = letter.payload;
+        terminal.line(format_args!("activity {run}: dead letter, payload {payload}"))?;
+    }
+    terminal.note(format_args!("instance {id} is terminated"));
+    Ok(Exit::Done)
+}
