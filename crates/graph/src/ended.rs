@@ -2,11 +2,34 @@
 
 use crate::{CompiledGraph, RuntimeError, State, StateSpec};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 use std::fmt;
+use weftwork_engine::ids::cut;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::Messages;
 use weftwork_types::run::RunOutcome;
+
+/// Name of the channel with the typed output of an agent.
+pub const OUTPUT: &str = "output";
+
+/// Returns the name of a type without the paths of its modules.
+fn short_type_name<T>() -> String {
+    let name = std::any::type_name::<T>();
+    let mut short = String::with_capacity(name.len());
+    let mut word = 0;
+    for c in name.chars() {
+        if c == ':' {
+            short.truncate(word);
+        } else {
+            short.push(c);
+            if !c.is_alphanumeric() && c != '_' {
+                word = short.len();
+            }
+        }
+    }
+    short
+}
 
 /// The end of a run, by [`CompiledGraph::invoke`] or in a thread of a runtime (`EndedRun`).
 ///
@@ -102,6 +125,55 @@ impl Ended {
         let messages = &self.output()?["messages"];
         Messages::deserialize(messages)
             .map_err(|_| RuntimeError::NoMessages { graph: self.graph.name().to_owned() })
+    }
+
+    /// Typed output of an agent at the end of a run that completed: of
+    /// `ReactAgent::output::<T>()`, `Supervisor::output` or a hosted prompt with an output type.
+    ///
+    /// ```
+    /// # use weftwork_graph::{Graph, START, State};
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    /// struct Verdict { refund: bool }
+    /// # #[derive(State)]
+    /// # struct Decided { output: Verdict }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn decide() -> DecidedUpdate { DecidedUpdate::new().output(Verdict { refund: true }) }
+    /// # let agent = Graph::<Decided>::new("desk").node("decide", decide).edge(START, "decide").build()?;
+    /// # #[derive(Debug, Deserialize)]
+    /// # struct Price { cents: u32 }
+    /// let ended = agent.invoke(serde_json::json!({})).await?;
+    /// assert_eq!(ended.value::<Verdict>()?, Verdict { refund: true });
+    /// let other = ended.value::<Price>().expect_err("it is a verdict");
+    /// assert!(other.to_string().contains("found {\"refund\":true}"), "{other}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`output`](Self::output), and [`RuntimeError::NoValue`] with what was found and expected
+    /// if the graph has no typed output, or one of another type.
+    pub fn value<T: DeserializeOwned>(&self) -> Result<T, RuntimeError> {
+        let output = self.output()?;
+        let refused = |found: String, problem: Option<String>| RuntimeError::NoValue {
+            graph: self.graph.name().to_owned(),
+            expected: short_type_name::<T>(),
+            found,
+            problem,
+        };
+        let found = output.get(OUTPUT).filter(|value| !value.is_null());
+        let Some(found) = found else {
+            let members = output.as_object().into_iter().flat_map(Map::keys);
+            let members: Vec<&str> = members.map(String::as_str).collect();
+            let found = match members.as_slice() {
+                [] => "an output without members".to_owned(),
+                members => format!("an output with the members {}", members.join(", ")),
+            };
+            return Err(refused(found, None));
+        };
+        T::deserialize(found)
+            .map_err(|error| refused(cut(&found.to_string()), Some(error.to_string())))
     }
 
     /// Text of the last message of the assistant; empty if the run did not complete or its output

@@ -15,6 +15,7 @@ mod builder;
 mod clock;
 mod compiled;
 mod context;
+mod conversation;
 mod draw;
 mod dynamic;
 mod ended;
@@ -23,6 +24,7 @@ mod extract;
 mod field;
 mod flow;
 mod input;
+mod into_graph;
 mod journal;
 mod node;
 mod once;
@@ -41,13 +43,15 @@ pub use builder::Graph;
 pub use clock::SystemClock;
 pub use compiled::CompiledGraph;
 pub use context::Ctx;
+pub use conversation::Conversation;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
-pub use ended::Ended;
+pub use ended::{Ended, OUTPUT};
 pub use error::{BuildError, NODE_FAILED, NodeError, NotResumable, RuntimeError};
 pub use extract::{Arg, BuildInfo, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};
 pub use flow::{Finish, Flow, TaskDef};
 pub use input::IntoInput;
+pub use into_graph::{IntoGraph, InvalidGraph};
 pub use node::{Command, Handler, SendTo};
 pub use once::Once;
 pub use output::{IntoOutput, NodeResult};
@@ -75,6 +79,7 @@ pub mod __private {
         Append, Ephemeral, Items, LastValue, MessageWrite, Messages, Reduce, Topic, Untracked,
     };
     pub use weftwork_engine::{ChannelIdx, List, Plan, Slots, TaskOutput, Write};
+    pub use weftwork_types::message::Message;
 
     /// The value of a channel that has one from the start.
     #[must_use]

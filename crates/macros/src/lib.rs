@@ -64,7 +64,8 @@ pub fn facade_tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
 /// For a struct `Chat` it generates `ChatView` (read by nodes through `State<Chat>`), `ChatUpdate`
 /// (written by nodes, with one method per field), and a module `chat_fields` with one type per
 /// field, named in camel case, for nodes that read only some fields:
-/// `Field<chat_fields::Messages>`. `#[state(crate = path)]` on the struct sets the path of the
+/// `Field<chat_fields::Messages>`. A field `messages` of the kind `messages` makes it a `Conversation`,
+/// on which prebuilt agents work. `#[state(crate = path)]` on the struct sets the path of the
 /// crate.
 #[proc_macro_derive(State, attributes(channel, state))]
 pub fn state(input: TokenStream) -> TokenStream {

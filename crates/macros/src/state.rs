@@ -65,6 +65,7 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
     let writers = channels.iter().enumerate().map(|(i, c)| writer(i, c, &krate));
     let whole = channels.iter().map(whole);
     let keys = keys(name, vis, &channels, &krate);
+    let conversation = conversation(name, &channels, &krate);
     let view_doc =
         format!("The state [`{name}`] as nodes read it: one method per channel that borrows.");
     let update_doc = format!("An update of the state [`{name}`]: one method per channel.");
@@ -124,7 +125,29 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
             }
         }
 
+        #conversation
+
         #keys
+    })
+}
+
+/// The conversation of a state that has a channel of messages under the name that agents use.
+fn conversation(state: &Ident, channels: &[Channel], krate: &Path) -> Option<TokenStream> {
+    let is_conversation =
+        |channel: &&Channel| matches!(channel.kind, Kind::Messages) && channel.name == "messages";
+    channels.iter().find(is_conversation)?;
+    Some(quote! {
+        #[automatically_derived]
+        impl #krate::Conversation for #state {
+            fn conversation(
+                state: &#krate::State<Self>,
+            ) -> &#krate::__private::List<#krate::__private::Message> {
+                state.messages()
+            }
+            fn say(message: #krate::__private::Message) -> Self::Update {
+                <Self as #krate::StateSpec>::Update::new().messages([message])
+            }
+        }
     })
 }
 

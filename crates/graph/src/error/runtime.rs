@@ -3,6 +3,7 @@
 use super::build::BuildError;
 use super::code::{CRASH_LOOP, NO_DEPENDENCIES, NODE_FAILED, UNFIT};
 use super::not_resumable::NotResumable;
+use crate::into_graph::InvalidGraph;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_types::canonical::DEPTH_MAX;
@@ -221,6 +222,18 @@ pub enum RuntimeError {
         /// The graph.
         graph: String,
     },
+    /// The typed output of an agent was wanted of a run that has none, or one of another type.
+    #[error("the run of `{graph}` has no output of type `{expected}`: found {found}{}", explain_value(problem.as_deref()))]
+    NoValue {
+        /// The graph.
+        graph: String,
+        /// Name of the type.
+        expected: String,
+        /// Value, or members of the output of the run.
+        found: String,
+        /// The reason for which the value is none of the type; `None` if there is no value.
+        problem: Option<String>,
+    },
     /// A name is not a valid id.
     #[error(transparent)]
     InvalidId(#[from] InvalidId),
@@ -288,6 +301,9 @@ pub enum RuntimeError {
     /// The graph is not sound.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// A graph that was to be hosted, or the agent that it is made of, is not valid.
+    #[error(transparent)]
+    InvalidGraph(#[from] InvalidGraph),
     /// A node or a route failed, the graph refused its input, or an executor of the program refused
     /// the request.
     #[error(transparent)]
@@ -367,7 +383,9 @@ impl RuntimeError {
             Self::AnsweredPastWithin { .. } => ErrorCode("W0139"),
             Self::BadAnswerSchema { .. } => ErrorCode("W0129"),
             Self::CrashLoop { .. } => CRASH_LOOP,
-            Self::NotCompleted { .. } | Self::NoMessages { .. } => ErrorCode("W0135"),
+            Self::NotCompleted { .. } | Self::NoMessages { .. } | Self::NoValue { .. } => {
+                ErrorCode("W0135")
+            }
             Self::InvalidId(_) => ErrorCode("W0706"),
             Self::NothingToResume { .. } => ErrorCode("W0707"),
             Self::Stopping => ErrorCode("W0131"),
@@ -380,6 +398,7 @@ impl RuntimeError {
             Self::Budget(error) => error.code(),
             Self::Engine(error) => error.code(),
             Self::Build(error) => error.code(),
+            Self::InvalidGraph(error) => error.code(),
         }
     }
 
@@ -440,6 +459,16 @@ pub(super) fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault
         return error.fault();
     }
     Fault::new(NODE_FAILED, error.to_string()).with_sources_of(error.as_ref())
+}
+
+fn explain_value(problem: Option<&str>) -> String {
+    match problem {
+        Some(problem) => format!("; {problem}"),
+        None => {
+            "; declare the type with `output::<T>()` of the agent, or read the members with `output`"
+                .to_owned()
+        }
+    }
 }
 
 fn list_hosted(known: &[String]) -> String {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::{Semaphore, watch};
 use weftwork_graph::run_loop::CACHED_MAX;
-use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_graph::{CompiledGraph, IntoGraph, InvalidGraph, RuntimeError};
 use weftwork_store::{ItemStore, MemoryStore, NewRun, Store, StoreItems};
 use weftwork_types::port::{
     Budgets, Clock, Dependencies, GraphExecutor, Limits, RemoteThreads, Unlimited,
@@ -51,7 +51,7 @@ pub struct RuntimeBuilder {
     cached_max: usize,
     items: Option<Arc<dyn ItemStore>>,
     rebuilds: bool,
-    graphs: Vec<(String, CompiledGraph)>,
+    graphs: Vec<(String, Result<CompiledGraph, InvalidGraph>)>,
     dependencies: BTreeMap<String, MakeDependencies>,
     remote_servers: RemoteServers,
     wrap_executor: Option<ExecutorWrapper>,
@@ -90,10 +90,11 @@ impl RuntimeBuilder {
         }
     }
 
-    /// Hosts a graph under an id of the form `provider:name`. A name without a colon is short for
-    /// `app:NAME`.
-    pub fn graph(mut self, id: impl Into<String>, graph: CompiledGraph) -> Self {
-        self.graphs.push((full_id(id.into()), graph));
+    /// Hosts a graph or an agent under an id of the form `provider:name`. A name without a colon is
+    /// short for `app:NAME`. Problems of a graph that is not compiled are reported by
+    /// [`open`](Self::open).
+    pub fn graph(mut self, id: impl Into<String>, graph: impl IntoGraph) -> Self {
+        self.graphs.push((full_id(id.into()), graph.into_graph()));
         self
     }
 
@@ -142,7 +143,7 @@ impl RuntimeBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn graph_with<F>(self, id: impl Into<String>, graph: CompiledGraph, make: F) -> Self
+    pub fn graph_with<F>(self, id: impl Into<String>, graph: impl IntoGraph, make: F) -> Self
     where
         F: Fn(&Principal, &NewRun) -> Result<Dependencies, DependencyError> + Send + Sync + 'static,
     {
@@ -156,7 +157,7 @@ impl RuntimeBuilder {
     pub fn graph_with_async<F, R>(
         mut self,
         id: impl Into<String>,
-        graph: CompiledGraph,
+        graph: impl IntoGraph,
         make: F,
     ) -> Self
     where
@@ -289,15 +290,11 @@ impl RuntimeBuilder {
     /// Registers this process as a worker of the store and starts the runtime.
     ///
     /// # Errors
+    /// [`RuntimeError::InvalidGraph`] with the problems of all graphs,
     /// [`RuntimeError::DuplicateGraph`], and [`RuntimeError::Store`] if the worker cannot be
     /// registered.
     pub async fn open(self) -> Result<Runtime, RuntimeError> {
-        let mut graphs = BTreeMap::new();
-        for (id, graph) in self.graphs {
-            if graphs.insert(id.clone(), graph).is_some() {
-                return Err(RuntimeError::DuplicateGraph { id });
-            }
-        }
+        let graphs = compiled_graphs(self.graphs)?;
         let worker = WorkerId::from_uuid(uuid::Uuid::from_u128(self.clock.unique()));
         let heartbeat =
             Heartbeat::start(Arc::clone(&self.store), Arc::clone(&self.clock), worker, self.lease)
@@ -358,4 +355,22 @@ impl RuntimeBuilder {
         }
         Ok(Runtime(inner))
     }
+}
+
+/// Returns the graphs by their ids, or the problems of all of them.
+fn compiled_graphs(
+    given: Vec<(String, Result<CompiledGraph, InvalidGraph>)>,
+) -> Result<BTreeMap<String, CompiledGraph>, RuntimeError> {
+    let mut graphs = BTreeMap::new();
+    let mut invalid = Vec::new();
+    for (id, graph) in given {
+        if graphs.contains_key(&id) {
+            return Err(RuntimeError::DuplicateGraph { id });
+        }
+        match graph {
+            Ok(graph) => drop(graphs.insert(id, graph)),
+            Err(error) => invalid.push(error),
+        }
+    }
+    InvalidGraph::join(invalid).map_or(Ok(graphs), |error| Err(error.into()))
 }
