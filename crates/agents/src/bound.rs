@@ -1,10 +1,12 @@
 //! A model with the options of its calls.
 
 use crate::output::{OutputError, OutputSpec};
+use serde_json::Value;
 use std::sync::Arc;
 use weftwork_graph::{Ctx, NodeResult};
 use weftwork_models::{
-    Capability, ChatModel, ChatRequest, ChatResponse, ModelCaller, RunModel, ToolChoice,
+    Capability, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelCaller, RunModel,
+    ToolChoice,
 };
 use weftwork_types::MessageId;
 use weftwork_types::event::{AiEvent, AttemptReset};
@@ -104,6 +106,18 @@ impl BoundModel {
             return None;
         }
         output.read(&answer.message.joined_text(), answer.finish).err()
+    }
+
+    /// Returns the value of a final answer; `None` without an output type, and for an answer that
+    /// calls tools.
+    pub(crate) fn final_value(&self, answer: &Message) -> NodeResult<Option<Value>> {
+        let Some(output) = &self.output else { return Ok(None) };
+        if answer.tool_calls().next().is_some() {
+            return Ok(None);
+        }
+        // It was checked when it arrived.
+        let value = output.read(&answer.joined_text(), FinishReason::Stop);
+        Ok(Some(value.map_err(|error| error.fault())?))
     }
 
     fn request_of(&self, messages: Vec<Message>, tools: Vec<ToolSpec>, ctx: &Ctx) -> ChatRequest {

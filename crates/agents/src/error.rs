@@ -1,6 +1,7 @@
 //! Errors of building agents.
 
-use weftwork_graph::BuildError;
+use crate::prompt::PromptError;
+use weftwork_graph::{BuildError, InvalidGraph};
 use weftwork_tools::{ToolBoxError, ToolBoxErrors};
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
@@ -55,6 +56,20 @@ pub enum AgentError {
         /// The names of the members.
         known: Vec<String>,
     },
+    /// An option of the agent does not fit it.
+    #[error("agent `{agent}`: {problem}")]
+    Option {
+        /// The name of the agent.
+        agent: String,
+        /// The option, its problem and the fix.
+        problem: String,
+    },
+    /// The prompt of the agent cannot be rendered.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+    /// Graphs that the agent is made of are invalid.
+    #[error(transparent)]
+    Invalid(#[from] InvalidGraph),
     /// The graph of the agent is invalid.
     #[error(transparent)]
     Graph(#[from] BuildError),
@@ -71,7 +86,19 @@ impl AgentError {
             Self::MemberName { .. } => ErrorCode("W0626"),
             Self::NoConversation { .. } => ErrorCode("W0627"),
             Self::UnknownMember { .. } => ErrorCode("W0628"),
+            Self::Option { .. } => ErrorCode("W0660"),
+            Self::Prompt(error) => error.code(),
+            Self::Invalid(error) => error.code(),
             Self::Graph(error) => error.code(),
+        }
+    }
+}
+
+impl From<AgentError> for InvalidGraph {
+    fn from(error: AgentError) -> Self {
+        match error {
+            AgentError::Invalid(invalid) => invalid,
+            error => Self::new(error.code(), error.to_string()),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! [`PlanAndExecute`] and [`ParallelMap`]. [`Tools`] is for the nodes of any graph: they call
 //! tools themselves. The guide, `docs/guide/agents.md`, shows all of it.
 
+mod agent;
 mod bound;
 mod calls;
 mod conversation;
@@ -19,15 +20,23 @@ mod react;
 mod session;
 mod team;
 
+/// Kinds of agents: the parameter of [`Agent`].
+pub mod kind {
+    pub use crate::evaluate::hosted_kind::Prompt;
+    pub use crate::react::React;
+    pub use crate::team::kinds::{ParallelMap, PlanAndExecute, Supervisor, Swarm};
+}
+
+pub use agent::{Agent, AgentKind, AsksModel, CallsTools, TakesInstructions};
 pub use bound::ModelConfig;
 pub use calls::{ToolCallError, Tools};
 pub use error::AgentError;
 pub use evaluate::{
     Allowance, BUS_EVENTS_MAX, ClientConfig, Evaluated, Evaluation, EvaluationError,
     EvaluationErrorKind, EvaluationPhase, EvaluationStream, Evaluator, EvaluatorBuilder,
-    EvaluatorError, EventBus, ExecutedOutcome, Interrupted, PromptContext, PromptEvent,
-    PromptExecuted, PromptRendered, PromptResponse, PromptRun, Subscription, ThrottleKind,
-    ToolInvoked,
+    EvaluatorError, EventBus, ExecutedOutcome, Interrupted, Params, PromptAgent, PromptContext,
+    PromptEvent, PromptExecuted, PromptRendered, PromptResponse, PromptRun, Subscription,
+    ThrottleKind, ToolInvoked,
 };
 pub use instance::{
     Activity, ActivityContext, ActivityEnd, ActivityPayload, AgentRuntime, AgentRuntimeBuilder,

@@ -3,24 +3,28 @@
 //! Source: Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models" (2022),
 //! implemented as a graph with a model node, a tool node and a human node.
 
-use crate::bound::{BoundModel, ModelConfig};
+use crate::agent::{
+    Agent, AgentKind, AgentOptions, AsksModel, CallsTools, Compile, TakesInstructions,
+};
+use crate::bound::BoundModel;
 use crate::calls::{left_open, outcome_of_call, result_message};
 use crate::conversation::{for_model, invalid_rounds, open_calls};
 use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::{PromptRun, PromptScope};
 use crate::session::Session;
-use crate::team::{HandOffs, as_tool};
+use crate::team::HandOffs;
 use serde_json::Value;
+use std::fmt;
 use std::sync::Arc;
 use weftwork_graph::{
-    Arg, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, SendTo, State,
+    Arg, CompiledGraph, Conversation, Ctx, Deps, END, Graph, List, Next, NodeResult, OUTPUT, Once,
+    START, SendTo, State,
 };
-use weftwork_models::{ChatModel, IntoModel, ModelCaller, check_media};
-use weftwork_tools::{ASK_HUMAN, FnTool, Policy, ToolBox, ToolRunner};
+use weftwork_models::{ChatModel, IntoModel, check_media};
+use weftwork_tools::{ASK_HUMAN, ToolRunner};
 use weftwork_types::MessageId;
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role, ToolCall};
-use weftwork_types::run::Stops;
 
 /// Number of times in a row that a model may send arguments that violate a tool's schema.
 pub(crate) const REPAIRS_MAX: usize = 3;
@@ -52,7 +56,7 @@ pub struct Chat {
     pub messages: List<Message>,
 }
 
-/// A builder of a ReAct agent.
+/// A builder of a ReAct agent. Its options are those of [`Agent`].
 ///
 /// In the graph, the node `model` sends the conversation to the model. Each tool call becomes a
 /// task of the node `tool`, or of `human` for `ask_human`. When all of them have results, `model`
@@ -88,155 +92,169 @@ pub struct Chat {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
-#[must_use]
-pub struct ReactAgent {
-    pub(crate) name: String,
-    version: String,
-    instructions: String,
-    bound: BoundModel,
-    pub(crate) tools: ToolBox,
-    policy: Policy,
-    step_limit: u32,
-    before: Stops,
-    after: Stops,
+pub type ReactAgent<S = Chat> = Agent<React<S>>;
+
+/// The kind of [`ReactAgent`], with its state.
+pub struct React<S: Conversation = Chat> {
+    model: Arc<dyn ChatModel>,
     /// Tools after whose success the agent ends: another member of its swarm goes on.
     pub(crate) hand_offs: HandOffs,
+    instructions_from: Option<InstructionsFrom<S>>,
 }
 
+/// Function that makes the instructions from the state.
+type InstructionsFrom<S> = Arc<dyn Fn(&State<S>) -> String + Send + Sync>;
+
+impl<S: Conversation> fmt::Debug for React<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("React").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+impl<S: Conversation> AgentKind for React<S> {}
+impl<S: Conversation> AsksModel for React<S> {}
+impl<S: Conversation> TakesInstructions for React<S> {}
+impl<S: Conversation> CallsTools for React<S> {}
+
 /// The data that the nodes share.
-#[derive(Debug)]
-struct ReactParts {
-    instructions: Option<Message>,
+struct ReactParts<S: Conversation> {
+    instructions: Instructions<S>,
     bound: BoundModel,
     runner: ToolRunner,
     hand_offs: HandOffs,
 }
 
+/// The system message of an agent.
+enum Instructions<S: Conversation> {
+    Fixed(Option<Message>),
+    From(InstructionsFrom<S>),
+}
+
+impl<S: Conversation> Instructions<S> {
+    /// Returns the system message of the next call. Text that is made from the state is recorded, so
+    /// that a task that runs again makes the same request.
+    async fn message(&self, state: &State<S>, ctx: &Ctx) -> NodeResult<Option<Message>> {
+        let make = match self {
+            Self::Fixed(message) => return Ok(message.clone()),
+            Self::From(make) => make,
+        };
+        let record = Once::new("instructions").reads();
+        Ok(system_message(ctx.once(record, async |_| Ok(make(state))).await?))
+    }
+}
+
 impl ReactAgent {
-    /// Creates an agent without instructions and tools.
+    /// Creates an agent without instructions and tools, whose state is a [`Chat`].
     pub fn new(name: impl Into<String>, model: impl IntoModel) -> Self {
-        Self {
-            name: name.into(),
-            version: "0".to_owned(),
-            instructions: String::new(),
-            bound: BoundModel::new(model.into_model()),
-            tools: ToolBox::new(),
-            policy: Policy::new(),
-            step_limit: 100,
-            before: Stops::None,
-            after: Stops::None,
-            hand_offs: HandOffs::default(),
-        }
+        Self::with_state(name, model)
     }
 
-    /// Sets the version that usage facts record.
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = version.into();
-        self
-    }
-
-    /// Sets the system message, which describes the agent's purpose and behaviour.
-    pub fn instructions(mut self, text: impl Into<String>) -> Self {
-        self.instructions = text.into();
-        self
-    }
-
-    /// Sets the tools.
-    pub fn tools(mut self, tools: ToolBox) -> Self {
-        self.tools = tools;
-        self
-    }
-
-    /// Sets the policy that allows calls, denies them or requires approval. Without a policy only
-    /// read-only tools may run.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// Sets the caller, which defines the retries of model calls.
-    pub fn model_caller(mut self, caller: ModelCaller) -> Self {
-        self.bound.caller = caller;
-        self
-    }
-
-    /// Sets the options of the model's calls, such as the temperature.
-    pub fn model_config(mut self, config: ModelConfig) -> Self {
-        self.bound.config = config;
-        self
-    }
-
-    /// Stops runs before these of the nodes `model`, `tool` and `human`.
-    pub fn interrupt_before(mut self, stops: Stops) -> Self {
-        self.before = stops;
-        self
-    }
-
-    /// Stops runs after these nodes.
-    pub fn interrupt_after(mut self, stops: Stops) -> Self {
-        self.after = stops;
-        self
-    }
-
-    /// Sets the maximum number of supersteps of a run; the default is 100. The model and the tools
-    /// alternate, so a round of tools takes two supersteps.
-    pub fn step_limit(mut self, steps: u32) -> Self {
-        self.step_limit = steps;
-        self
-    }
-
-    /// Validates the agent and compiles its graph.
+    /// Creates an agent over a state of your own: the conversation and further fields.
     ///
-    /// # Errors
-    /// [`AgentError`] with all problems of its tools or its graph.
-    pub fn build(self) -> Result<CompiledGraph, AgentError> {
-        Ok(self.build_graph()?.build()?)
-    }
-
-    /// Returns the agent as a tool of other agents: each call gives it a request, and its last answer
-    /// is the result. See [`as_tool`](crate::as_tool()).
+    /// ```
+    /// use weftwork_agents::ReactAgent;
+    /// use weftwork_graph::{List, State};
+    /// use weftwork_models::{ScriptedModel, scripted::Step};
+    /// use weftwork_runtime::Runtime;
+    /// use weftwork_types::message::Message;
     ///
-    /// # Errors
-    /// [`AgentError`] as for [`build`](Self::build).
-    pub fn as_tool(
-        self,
+    /// #[derive(State)]
+    /// struct Desk {
+    ///     #[channel(messages)]
+    ///     messages: List<Message>,
+    ///     customer: String,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let model = ScriptedModel::from_steps([Step::text("Hello, Anna.")]);
+    /// let agent = ReactAgent::with_state::<Desk>("desk", model).instructions_from(|desk| {
+    ///     format!("You talk to {}.", desk.customer().map_or("a guest", String::as_str))
+    /// });
+    /// let runtime = Runtime::in_memory().graph("desk", agent).open().await?;
+    /// let said = Message::user("Hello.");
+    /// let input = DeskUpdate::new().customer("Anna".to_owned()).messages([said]);
+    /// let ended = runtime.thread("desk", "t-1")?.start(input).await?;
+    /// assert_eq!(ended.text(), "Hello, Anna.");
+    /// assert_eq!(ended.state::<Desk>()?.customer().map(String::as_str), Some("Anna"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_state<S: Conversation>(
         name: impl Into<String>,
-        description: impl Into<String>,
-    ) -> Result<FnTool, AgentError> {
-        as_tool(self.build()?, name, description)
+        model: impl IntoModel,
+    ) -> ReactAgent<S> {
+        let kind = React {
+            model: model.into_model(),
+            hand_offs: HandOffs::default(),
+            instructions_from: None,
+        };
+        Agent::of_kind(name, kind)
+    }
+}
+
+impl<S: Conversation> ReactAgent<S> {
+    /// Makes the system message from the state, before each call of the model, in place of
+    /// [`instructions`](Self::instructions). The text is recorded with the answer: a run that is
+    /// resumed makes the same request, also if the function returns another text by then.
+    pub fn instructions_from(
+        mut self,
+        make: impl Fn(&State<S>) -> String + Send + Sync + 'static,
+    ) -> Self {
+        self.kind.instructions_from = Some(Arc::new(make));
+        self
+    }
+}
+
+impl<S: Conversation> Compile for React<S> {
+    fn compile(agent: Agent<Self>) -> Result<CompiledGraph, AgentError> {
+        Ok(react_graph(agent)?.build()?)
+    }
+}
+
+impl ReactAgent {
+    /// Creates an agent with the options of another one.
+    pub(crate) fn from_options(options: AgentOptions, model: Arc<dyn ChatModel>) -> Self {
+        let kind = React { model, hand_offs: HandOffs::default(), instructions_from: None };
+        Self { options, kind }
     }
 
     /// Compiles the graph for evaluations of prompts: each run has a prompt and a session.
     pub(crate) fn build_for_prompts(self) -> Result<CompiledGraph, AgentError> {
-        let graph = self.build_graph()?.channel(Session::channel()).with_run_scoped::<PromptRun>();
+        let graph = react_graph(self)?.channel(Session::channel()).with_run_scoped::<PromptRun>();
         Ok(graph.build()?)
     }
+}
 
-    fn build_graph(self) -> Result<Graph<Chat>, AgentError> {
-        let runner = ToolRunner::new(self.tools, self.policy)
-            .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
-        let instructions = system_message(self.instructions);
-        let model = Arc::clone(&self.bound.model);
-        let parts =
-            ReactParts { instructions, bound: self.bound, runner, hand_offs: self.hand_offs };
-        Ok(Graph::<Chat>::new(self.name)
-            .version(self.version)
-            .with(parts)
-            .check_input(move |input| check_new_media(&*model, input))
-            .node("model", ask_model)
-            .node("tool", run_tool)
-            .node("human", run_tool)
-            .on_left_open("tool", close_call)
-            .on_left_open("human", close_call)
-            .edge(START, "model")
-            .route_to("model", ["tool", "human", END], calls_of_last)
-            .edge("tool", "model")
-            .edge("human", "model")
-            .step_limit(self.step_limit)
-            .interrupt_before(self.before)
-            .interrupt_after(self.after))
-    }
+pub(crate) fn react_graph<S: Conversation>(agent: ReactAgent<S>) -> Result<Graph<S>, AgentError> {
+    let Agent { options, kind } = agent;
+    let graph = options.with_output(options.graph::<S>());
+    let bound = options.bind(&kind.model);
+    let runner = ToolRunner::new(options.tools, options.policy)
+        .map_err(|source| AgentError::Tools { agent: options.name.clone(), source })?;
+    let instructions = match kind.instructions_from {
+        None => Instructions::Fixed(system_message(options.instructions)),
+        Some(_) if !options.instructions.is_empty() => {
+            let problem = "`instructions` and `instructions_from` are both set; set one, and let the function return all of the text";
+            let problem = problem.to_owned();
+            return Err(AgentError::Option { agent: options.name, problem });
+        }
+        Some(make) => Instructions::From(make),
+    };
+    let parts = ReactParts { instructions, bound, runner, hand_offs: kind.hand_offs };
+    let model = kind.model;
+    Ok(graph
+        .with(parts)
+        .check_input(move |input| check_new_media(&*model, input))
+        .node("model", ask_model::<S>)
+        .node("tool", run_tool::<S>)
+        .node("human", run_tool::<S>)
+        .on_left_open("tool", close_call::<S>)
+        .on_left_open("human", close_call::<S>)
+        .edge(START, "model")
+        .route_to("model", ["tool", "human", END], calls_of_last::<S>)
+        .edge("tool", "model")
+        .edge("human", "model"))
 }
 
 /// Checks that a model takes the media of the messages of an input.
@@ -259,17 +277,18 @@ pub(crate) fn system_message(instructions: String) -> Option<Message> {
 }
 
 /// Calls the model with the conversation.
-async fn ask_model(
-    state: State<Chat>,
-    parts: Deps<ReactParts>,
+async fn ask_model<S: Conversation>(
+    state: State<S>,
+    parts: Deps<ReactParts<S>>,
     prompt: PromptScope,
     ctx: Ctx,
-) -> NodeResult<ChatUpdate> {
-    if parts.hand_offs.taken(state.messages()).is_some() {
-        return Ok(ChatUpdate::new());
+) -> NodeResult<S::Update> {
+    let conversation = S::conversation(&state);
+    if parts.hand_offs.taken(conversation).is_some() {
+        return Ok(S::Update::default());
     }
     let bound = prompt.model().unwrap_or(&parts.bound);
-    let rounds = invalid_rounds(state.messages().iter());
+    let rounds = invalid_rounds(conversation.iter());
     if rounds > REPAIRS_MAX {
         return Err(cannot_repair(&bound.model.info().id(), rounds).into());
     }
@@ -277,17 +296,26 @@ async fn ask_model(
         Some(runner) => runner.specs(),
         None => parts.runner.specs(),
     };
-    let mut messages: Vec<Message> = parts.instructions.iter().cloned().collect();
-    let said: Vec<&Message> = state.messages().iter().collect();
+    let opening = match prompt.hosted() {
+        Some(run) => Some(run.rendered().opening(ctx.message_id(), conversation.iter().next())),
+        None => parts.instructions.message(&state, &ctx).await?,
+    };
+    let mut messages: Vec<Message> = opening.into_iter().collect();
+    let said: Vec<&Message> = conversation.iter().collect();
     messages.extend(for_model(said.into_iter(), &ctx.calls().hidden));
     let answer = bound.answer(messages, tools, &ctx).await?;
-    Ok(ChatUpdate::new().messages([answer]))
+    // Those of evaluations are read from their answers.
+    let is_evaluation = prompt.run().is_some() && prompt.hosted().is_none();
+    if !is_evaluation && let Some(value) = bound.final_value(&answer)? {
+        ctx.write_also(OUTPUT, value);
+    }
+    Ok(S::say(answer))
 }
 
 /// Starts a task for each tool call of the last answer that has no result; without such calls the
 /// answer is final.
-fn calls_of_last(state: State<Chat>) -> Vec<Next> {
-    let tasks: Vec<_> = open_calls(state.messages().iter())
+fn calls_of_last<S: Conversation>(state: State<S>) -> Vec<Next> {
+    let tasks: Vec<_> = open_calls(S::conversation(&state).iter())
         .into_iter()
         .map(|call| {
             let node = if call.name == ASK_HUMAN { "human" } else { "tool" };
@@ -298,26 +326,26 @@ fn calls_of_last(state: State<Chat>) -> Vec<Next> {
 }
 
 /// Brings a tool call to its result, and asks a person where that takes one.
-async fn run_tool(
+async fn run_tool<S: Conversation>(
     Arg(call): Arg<ToolCall>,
-    parts: Deps<ReactParts>,
+    parts: Deps<ReactParts<S>>,
     prompt: PromptScope,
     ctx: Ctx,
-) -> NodeResult<ChatUpdate> {
+) -> NodeResult<S::Update> {
     let own = prompt.runner()?;
     let outcome =
         outcome_of_call(&ctx, own.as_deref().unwrap_or(&parts.runner), &call, &prompt).await?;
-    Ok(ChatUpdate::new().messages([result_message(&ctx, &call, &outcome)]))
+    Ok(S::say(result_message(&ctx, &call, &outcome)))
 }
 
 /// Closes a tool call that is left open.
-async fn close_call(
+async fn close_call<S: Conversation>(
     Arg(call): Arg<ToolCall>,
-    parts: Deps<ReactParts>,
+    parts: Deps<ReactParts<S>>,
     prompt: PromptScope,
     ctx: Ctx,
-) -> NodeResult<ChatUpdate> {
+) -> NodeResult<S::Update> {
     let own = prompt.runner()?;
     let outcome = left_open(&ctx, own.as_deref().unwrap_or(&parts.runner), &call, &prompt).await?;
-    Ok(ChatUpdate::new().messages([result_message(&ctx, &call, &outcome)]))
+    Ok(S::say(result_message(&ctx, &call, &outcome)))
 }

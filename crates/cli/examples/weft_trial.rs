@@ -102,13 +102,13 @@ fn main() -> ExitCode {
                     .with(compute_stubbornly)
                     .with(flood_me)
                     .with(find_the_order);
-                ReactAgent::new("trial", model).tools(tools).build()
+                ReactAgent::new("trial", model).tools(tools)
             })
         })
         .agent(|_config| AgentDef::new("changing", |_model| changing()))
         .agent(|_config| {
             AgentDef::new("failing", |_model| {
-                Ok(Graph::<Form>::new("failing").node("work", work).edge(START, "work").build()?)
+                Graph::<Form>::new("failing").node("work", work).edge(START, "work")
             })
         })
         .run()

@@ -38,10 +38,10 @@ pub(crate) fn supervisor(config: &Config) -> AgentDef {
                  what the members report.",
             )
             .policy(rules.clone())
-            .member(calculator(&model, &rules).build()?, CALCULATOR.1)
-            .member(clock(&model, &rules).build()?, CLOCK.1)
-            .member(desk(model)?, DESK.1);
-        EXAMPLES.iter().fold(team, |team, (member, request)| team.example(*member, *request)).build()
+            .member(calculator(&model, &rules), CALCULATOR.1)
+            .member(clock(&model, &rules), CLOCK.1)
+            .member(desk(model), DESK.1);
+        EXAMPLES.iter().fold(team, |team, (member, request)| team.example(*member, *request))
     })
     .about("a team: a supervisor of a calculator, a clock and the order desk")
 }
@@ -55,7 +55,7 @@ pub(crate) fn swarm(config: &Config) -> AgentDef {
             .member(calculator(&model, &rules), CALCULATOR.1)
             .member(clock(&model, &rules), CLOCK.1);
         let examples = EXAMPLES.iter().filter(|(member, _)| *member != DESK.0);
-        examples.fold(swarm, |swarm, (member, request)| swarm.example(*member, *request)).build()
+        examples.fold(swarm, |swarm, (member, request)| swarm.example(*member, *request))
     })
     .about("a team: a calculator and a clock that hand the conversation to each other")
 }

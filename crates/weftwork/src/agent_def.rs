@@ -4,10 +4,10 @@ use crate::Error;
 use std::fmt;
 use std::sync::Arc;
 use weftwork_agents::AgentError;
-use weftwork_graph::CompiledGraph;
+use weftwork_graph::{CompiledGraph, IntoGraph, InvalidGraph};
 use weftwork_models::{ChatModel, IntoModel};
 
-type Make = dyn Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync;
+type Make = dyn Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, InvalidGraph> + Send + Sync;
 
 /// A named agent: an id, a description, and a function that builds its graph for a model.
 #[derive(Clone)]
@@ -25,12 +25,12 @@ impl fmt::Debug for AgentDef {
 
 impl AgentDef {
     /// Creates an agent. A name without a colon is short for `app:NAME`.
-    pub fn new(
+    pub fn new<G: IntoGraph>(
         name: &str,
-        make: impl Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync + 'static,
+        make: impl Fn(Arc<dyn ChatModel>) -> G + Send + Sync + 'static,
     ) -> Self {
         let id = if name.contains(':') { name.to_owned() } else { format!("app:{name}") };
-        Self { id, about: String::new(), make: Arc::new(make) }
+        Self { id, about: String::new(), make: Arc::new(move |model| make(model).into_graph()) }
     }
 
     /// Sets the description, one line.
@@ -63,7 +63,7 @@ impl AgentDef {
     /// # Errors
     /// [`AgentError`] with all problems of the graph.
     pub fn compile(&self, model: impl IntoModel) -> Result<CompiledGraph, AgentError> {
-        (self.make)(model.into_model())
+        Ok((self.make)(model.into_model())?)
     }
 }
 

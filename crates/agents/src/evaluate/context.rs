@@ -192,6 +192,14 @@ impl PromptContext {
     {
         let errors =
             ErrorContext { prompt: prompt.id().clone(), thread: None, usage: Usage::default() };
+        if self.in_run.is_hosted {
+            let text = format!(
+                "prompt `{}` is hosted without an evaluator, so that its tools cannot evaluate `{}`; evaluate it with an `Evaluator`, or make the other prompt a tool by `with_model(..).as_tool(..)`",
+                self.prompt(),
+                prompt.id()
+            );
+            return Err(errors.fault(Fault::new(code::TOOL_FAILED, text)));
+        }
         let evaluator =
             Evaluator::within(Arc::clone(&self.run().resources), self.principal().clone())
                 .ok_or_else(|| errors.runtime(&RuntimeError::Stopping))?;

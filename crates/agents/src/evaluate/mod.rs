@@ -4,6 +4,7 @@ mod bus;
 mod context;
 mod error;
 mod evaluation;
+mod hosted;
 mod outcome;
 mod record;
 mod request;
@@ -18,6 +19,9 @@ pub use bus::{
 pub use context::PromptContext;
 pub use error::{EvaluationError, EvaluationErrorKind, EvaluationPhase, ThrottleKind};
 pub use evaluation::{Allowance, Evaluation, EvaluationStream};
+pub(crate) use hosted::HostedPrompt;
+pub(crate) use hosted::kind as hosted_kind;
+pub use hosted::{Params, PromptAgent};
 pub use outcome::{Evaluated, Interrupted, PromptResponse};
 pub use scope::PromptRun;
 pub(crate) use scope::PromptScope;
@@ -32,7 +36,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::Arc;
-use weftwork_graph::{CompiledGraph, RuntimeError};
+use weftwork_graph::{CompiledGraph, IntoGraph, InvalidGraph, RuntimeError};
 use weftwork_models::{IntoModel, ModelCaller};
 use weftwork_runtime::{Runtime, RuntimeBuilder, Thread};
 use weftwork_store::StoreError;
@@ -129,7 +133,7 @@ struct Config {
 pub struct EvaluatorBuilder {
     resources: EvaluatorResources,
     client: ClientConfig,
-    graph: Option<CompiledGraph>,
+    graph: Option<Result<CompiledGraph, InvalidGraph>>,
     runtime: Option<RuntimeBuilder>,
     budgets: Option<Arc<dyn Budgets>>,
 }
@@ -213,8 +217,8 @@ impl EvaluatorBuilder {
 
     /// Evaluates prompts with this graph. It has a conversation in the channel `messages`, declares
     /// [`PromptRun`] as run-scoped, and stores sessions if it has [`Session::channel`].
-    pub fn graph(mut self, graph: CompiledGraph) -> Self {
-        self.graph = Some(graph);
+    pub fn graph(mut self, graph: impl IntoGraph) -> Self {
+        self.graph = Some(graph.into_graph());
         self
     }
 
@@ -249,6 +253,7 @@ impl EvaluatorBuilder {
     /// opened.
     pub async fn open(self) -> Result<Evaluator, EvaluatorError> {
         let Self { resources, client, graph, runtime, budgets } = self;
+        let graph = graph.transpose().map_err(AgentError::from)?;
         if let Some(graph) = graph.as_ref().filter(|graph| !graph.holds_messages(MESSAGES)) {
             return Err(EvaluatorError::NoMessages { graph: graph.name().to_owned() });
         }

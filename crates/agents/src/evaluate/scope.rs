@@ -1,6 +1,7 @@
 //! The prompt of a run, as its nodes and tools take it.
 
 use super::context::PromptContext;
+use super::hosted::HostedPrompt;
 use super::record::Record;
 use super::resources::EvaluatorResources;
 use super::{PromptEvent, ToolInvoked};
@@ -8,7 +9,7 @@ use crate::bound::BoundModel;
 use crate::prompt::{OPENED, PromptError, PromptId, Rendered};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use weftwork_graph::{Ctx, FromTask, List, NodeError, NodeResult, Reads, TaskInput};
+use weftwork_graph::{Ctx, Deps, FromTask, List, NodeError, NodeResult, Reads, TaskInput};
 use weftwork_tools::{Dispatched, ToolRunner};
 use weftwork_types::ThreadId;
 use weftwork_types::message::ToolCall;
@@ -110,22 +111,29 @@ pub(crate) struct InRun {
     pub(crate) events: Option<List<SessionEvent>>,
     /// Name of the graph.
     pub(crate) graph: String,
+    /// `true` if the graph is that of a hosted prompt, not of an evaluation.
+    pub(crate) is_hosted: bool,
 }
 
 impl FromTask for PromptScope {
     fn from_task(input: &TaskInput<'_>) -> Result<Self, NodeError> {
+        let is_hosted = input.declares::<HostedPrompt>();
         // An agent within a graph that evaluates a prompt has its own model and tools.
-        if !input.declares::<PromptRun>() {
+        if !is_hosted && !input.declares::<PromptRun>() {
             return Ok(Self::none());
         }
         let ctx = Ctx::from_task(input)?;
         let calls = ctx.calls();
-        let Some(run) = calls.dependencies.get::<PromptRun>() else {
-            return Ok(Self::none());
+        let run = match is_hosted {
+            true => Deps::<HostedPrompt>::from_task(input)?.run(input, ctx.thread())?,
+            false => match calls.dependencies.get::<PromptRun>() {
+                Some(run) => run,
+                None => return Ok(Self::none()),
+            },
         };
         let events = input.channel::<List<SessionEvent>>(SESSION_CHANNEL).cloned();
         let graph = calls.origin.run().map(|caller| caller.graph.clone()).unwrap_or_default();
-        Ok(Self(Some(InRun { run, events, graph })))
+        Ok(Self(Some(InRun { run, events, graph, is_hosted })))
     }
 
     fn reads() -> Reads {
@@ -142,6 +150,11 @@ impl PromptScope {
     /// The prompt, if there is one.
     pub(crate) fn run(&self) -> Option<&Arc<PromptRun>> {
         self.0.as_ref().map(|in_run| &in_run.run)
+    }
+
+    /// The hosted prompt, if the graph is that of one.
+    pub(crate) fn hosted(&self) -> Option<&Arc<PromptRun>> {
+        self.0.as_ref().filter(|in_run| in_run.is_hosted).map(|in_run| &in_run.run)
     }
 
     /// The model of the prompt.

@@ -12,6 +12,7 @@ pub(crate) use render::{OPENED, opened_event};
 pub use render::{Rendered, RenderedSection};
 pub use section::{Section, Visibility};
 
+use crate::agent::TypedOutput;
 use crate::output::OutputSpec;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -102,7 +103,7 @@ impl<P, T> fmt::Debug for Prompt<P, T> {
 struct Definition<P> {
     id: PromptId,
     sections: Vec<Section<P>>,
-    output: Option<OutputSpec>,
+    output: Option<TypedOutput>,
     /// JSON Schema of the parameters.
     schema: Value,
 }
@@ -112,7 +113,7 @@ struct Definition<P> {
 pub struct PromptBuilder<P, T = ()> {
     id: PromptId,
     sections: Vec<Section<P>>,
-    output: Option<OutputSpec>,
+    output: Option<TypedOutput>,
     types: PhantomData<fn() -> T>,
 }
 
@@ -145,7 +146,7 @@ impl<P: Serialize + DeserializeOwned + JsonSchema, T> PromptBuilder<P, T> {
     /// gets its schema, and an answer that does not fit goes back to it at most twice.
     pub fn output<U: DeserializeOwned + JsonSchema>(self) -> PromptBuilder<P, U> {
         let Self { id, sections, .. } = self;
-        PromptBuilder { id, sections, output: Some(OutputSpec::of::<U>()), types: PhantomData }
+        PromptBuilder { id, sections, output: Some(TypedOutput::of::<U>()), types: PhantomData }
     }
 
     /// Checks keys, templates and the output type.
@@ -161,7 +162,7 @@ impl<P: Serialize + DeserializeOwned + JsonSchema, T> PromptBuilder<P, T> {
             }
         }
         check_sections(&self.sections, "", &schema, &mut problems);
-        if let Some(problem) = self.output.as_ref().and_then(OutputSpec::problem) {
+        if let Some(problem) = self.output.as_ref().and_then(|output| output.spec.problem()) {
             problems.push(problem);
         }
         if !problems.is_empty() {
@@ -252,6 +253,11 @@ impl<P: Serialize + DeserializeOwned, T> Prompt<P, T> {
 }
 
 impl<P: Serialize + DeserializeOwned + 'static, T> Prompt<P, T> {
+    /// The type of the output.
+    pub(crate) fn typed_output(&self) -> Option<TypedOutput> {
+        self.definition.output.clone()
+    }
+
     /// The prompt without its types, for registries.
     pub(crate) fn erased(&self) -> Arc<dyn AnyPrompt> {
         Arc::clone(&self.definition) as Arc<dyn AnyPrompt>
@@ -281,7 +287,7 @@ impl<P: DeserializeOwned> AnyPrompt for Definition<P> {
     }
 
     fn output(&self) -> Option<&OutputSpec> {
-        self.output.as_ref()
+        self.output.as_ref().map(|output| &output.spec)
     }
 }
 

@@ -94,6 +94,16 @@ impl Rendered {
         message
     }
 
+    /// Returns the prompt as the beginning of a conversation: the system message, if a user has begun
+    /// it, otherwise the first message of the user. A system message has no media.
+    pub(crate) fn opening(&self, id: MessageId, begun: Option<&Message>) -> Message {
+        let mut message = self.message(id);
+        if begun.is_some_and(|first| first.role == Role::User) && self.media.is_empty() {
+            message.role = Role::System;
+        }
+        message
+    }
+
     /// Returns the tools that a model has after it opened these sections, with the policies of the
     /// enabled sections.
     pub(crate) fn tool_box(&self, base: &ToolBox, opened: &BTreeSet<String>) -> (ToolBox, Policy) {
@@ -222,7 +232,7 @@ impl<P: DeserializeOwned> Definition<P> {
             "summarized": sections.iter().filter_map(full_text).collect::<Vec<_>>(),
             "media": media,
             "tools": tools.iter().map(placed).collect::<Vec<_>>(),
-            "output": self.output.as_ref().map(|output| output.schema()),
+            "output": self.output.as_ref().map(|output| output.spec.schema()),
         }));
         let id = self.id.clone();
         let inputs = inputs.clone();

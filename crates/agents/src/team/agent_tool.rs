@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use std::time::Duration;
-use weftwork_graph::{CompiledGraph, NodeError, NodeResult, SubgraphState};
+use weftwork_graph::{IntoGraph, NodeError, NodeResult, SubgraphState};
 use weftwork_tools::{FnTool, ToolContext, ToolError, ToolOutput};
 use weftwork_types::message::{Message, Role};
 
@@ -37,13 +37,14 @@ struct Request {
 /// 24 hours, which [`FnTool::timeout`] changes.
 ///
 /// # Errors
-/// [`AgentError::NoConversation`] if the graph has no channel `messages`.
+/// [`AgentError::NoConversation`] if the graph has no channel `messages`, [`AgentError::Invalid`]
+/// with the problems of the graph.
 pub fn as_tool(
-    graph: CompiledGraph,
+    graph: impl IntoGraph,
     name: impl Into<String>,
     description: impl Into<String>,
 ) -> Result<FnTool, AgentError> {
-    let member = Member::new(graph, "a tool")?;
+    let member = Member::new(graph.into_graph()?, "a tool")?;
     let closed = member.clone();
     let tool = FnTool::new(name, description, move |request: Request, context: ToolContext| {
         let member = member.clone();

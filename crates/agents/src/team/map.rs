@@ -1,12 +1,13 @@
 //! A graph that runs another one for each item of a list.
 
 use super::member::{MESSAGES, added_work};
+use crate::agent::{Agent, AgentKind, Compile};
 use crate::error::{AgentError, too_many_items};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weftwork_graph::{
-    Arg, CompiledGraph, Ctx, Deps, Graph, List, Next, NodeResult, START, SendTo, State,
-    SubgraphState,
+    Arg, CompiledGraph, Ctx, Deps, IntoGraph, InvalidGraph, List, Next, NodeResult, START, SendTo,
+    State, SubgraphState,
 };
 use weftwork_types::message::{Message, Role};
 
@@ -56,14 +57,21 @@ struct Item {
 /// text of the last answer. Any other item is the input of the graph, and the result is its output.
 /// All items are tasks of one superstep: if some wait for a person, the others run to their results,
 /// and a run that continues runs only those that have none.
-#[derive(Debug)]
-#[must_use]
-pub struct ParallelMap {
-    name: String,
-    version: String,
-    graph: CompiledGraph,
-    concurrency: usize,
+pub type ParallelMap = Agent<kind::ParallelMap>;
+
+/// Kinds of agents.
+pub(crate) mod kind {
+    use super::{CompiledGraph, InvalidGraph};
+
+    /// The kind of [`ParallelMap`](crate::ParallelMap).
+    #[derive(Debug)]
+    pub struct ParallelMap {
+        pub(super) graph: Result<CompiledGraph, InvalidGraph>,
+        pub(super) concurrency: usize,
+    }
 }
+
+impl AgentKind for kind::ParallelMap {}
 
 /// The graph that is run for each item.
 #[derive(Debug)]
@@ -71,39 +79,37 @@ struct Mapping(CompiledGraph);
 
 impl ParallelMap {
     /// Creates a graph that runs another one for each item, at most eight at a time.
-    pub fn new(name: impl Into<String>, graph: CompiledGraph) -> Self {
-        Self { name: name.into(), version: "0".to_owned(), graph, concurrency: CONCURRENCY }
-    }
-
-    /// Sets the version that usage facts record.
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = version.into();
-        self
+    pub fn new(name: impl Into<String>, graph: impl IntoGraph) -> Self {
+        let kind = kind::ParallelMap { graph: graph.into_graph(), concurrency: CONCURRENCY };
+        let mut agent = Self::of_kind(name, kind);
+        // The items are limited.
+        agent.options.step_limit = None;
+        agent
     }
 
     /// Sets the number of items that are worked on at a time, at least 1.
     pub fn concurrency(mut self, items: usize) -> Self {
-        self.concurrency = items;
+        self.kind.concurrency = items;
         self
     }
+}
 
-    /// Compiles the graph.
-    ///
-    /// # Errors
-    /// [`AgentError`] with all problems of the graph.
-    pub fn build(self) -> Result<CompiledGraph, AgentError> {
-        let mapping = Mapping(self.graph.clone());
-        let graph = Graph::<MapState>::new(self.name.as_str())
-            .version(self.version)
+impl Compile for kind::ParallelMap {
+    fn compile(agent: Agent<Self>) -> Result<CompiledGraph, AgentError> {
+        let Agent { options, kind } = agent;
+        let mapped = kind.graph?;
+        let mapping = Mapping(mapped.clone());
+        let graph = options
+            .graph::<MapState>()
             .with(mapping)
             .node(MAP, run_item)
             .node(COLLECT, collect_results)
-            .calls(MAP, self.graph, SubgraphState::PerTask)
+            .calls(MAP, mapped, SubgraphState::PerTask)
             .route_to(START, [MAP, COLLECT], move |state: State<MapState>| {
-                each_item(&self.name, state.items())
+                each_item(&options.name, state.items())
             })
             .edge(MAP, COLLECT)
-            .concurrency(self.concurrency);
+            .concurrency(kind.concurrency);
         Ok(graph.build()?)
     }
 }

@@ -1,6 +1,7 @@
 //! A member of a team: a graph that takes part in a conversation.
 
 use crate::error::{AgentError, no_answer};
+use crate::evaluate::HostedPrompt;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use weftwork_graph::{CompiledGraph, Ctx, NodeResult, SubgraphState};
@@ -29,6 +30,11 @@ impl Member {
     pub(crate) fn new(graph: CompiledGraph, role: &'static str) -> Result<Self, AgentError> {
         if !graph.holds_messages(MESSAGES) {
             return Err(AgentError::NoConversation { graph: graph.name().to_owned(), role });
+        }
+        if let Some(prompt) = graph.dependencies().get::<HostedPrompt>()
+            && let Some(problem) = prompt.problem_without_params()
+        {
+            return Err(AgentError::Option { agent: graph.name().to_owned(), problem });
         }
         Ok(Self { graph })
     }

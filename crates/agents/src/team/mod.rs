@@ -14,6 +14,13 @@ mod swarm;
 
 pub use agent_tool::as_tool;
 pub(crate) use hand_off::HandOffs;
+pub(crate) mod kinds {
+    pub use super::map::kind::ParallelMap;
+    pub use super::plan::kind::PlanAndExecute;
+    pub use super::supervisor::kind::Supervisor;
+    pub use super::swarm::kind::Swarm;
+}
+
 pub use map::{ITEMS_MAX, MapState, Mapped, ParallelMap};
 pub use plan::{PlanAndExecute, PlanState, Replan, StepResult};
 pub use supervisor::{Handed, OutputMode, Report, Supervisor, TeamState};

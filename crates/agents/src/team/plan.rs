@@ -1,7 +1,8 @@
 //! Plan and execute: a planner, an executor for the steps of its plan, and a replanner.
 
 use super::member::Member;
-use crate::bound::{BoundModel, ModelConfig};
+use crate::agent::{Agent, AgentKind, AsksModel, Compile, TakesInstructions};
+use crate::bound::BoundModel;
 use crate::conversation::for_model;
 use crate::error::{AgentError, too_many_steps};
 use crate::output::OutputSpec;
@@ -11,9 +12,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weftwork_graph::{
-    CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, START, State, SubgraphState,
+    CompiledGraph, Ctx, Deps, END, IntoGraph, InvalidGraph, List, Next, NodeResult, START, State,
+    SubgraphState,
 };
-use weftwork_models::{FinishReason, IntoModel, ModelCaller};
+use weftwork_models::{ChatModel, FinishReason, IntoModel};
 use weftwork_types::MessageId;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
@@ -93,7 +95,8 @@ enum Decision {
     },
 }
 
-/// A builder of an agent that plans, executes its plan step by step, and replans.
+/// A builder of an agent that plans, executes its plan step by step, and replans. Its options are
+/// those of [`Agent`].
 ///
 /// In the graph, the node `plan` asks the model for a list of steps, as structured output. The node
 /// `execute` runs the executor, a graph with a conversation, for the next step: it reads the
@@ -102,17 +105,25 @@ enum Decision {
 ///
 /// Source: Wang et al., "Plan-and-Solve Prompting" (2023), with replanning as in the examples of
 /// LangGraph.
-#[derive(Debug)]
-#[must_use]
-pub struct PlanAndExecute {
-    name: String,
-    version: String,
-    instructions: String,
-    bound: BoundModel,
-    executor: CompiledGraph,
-    replan: Replan,
-    steps_max: usize,
+pub type PlanAndExecute = Agent<kind::PlanAndExecute>;
+
+/// Kinds of agents.
+pub(crate) mod kind {
+    use super::{Arc, ChatModel, CompiledGraph, InvalidGraph, Replan};
+
+    /// The kind of [`PlanAndExecute`](crate::PlanAndExecute).
+    #[derive(Debug)]
+    pub struct PlanAndExecute {
+        pub(super) model: Arc<dyn ChatModel>,
+        pub(super) executor: Result<CompiledGraph, InvalidGraph>,
+        pub(super) replan: Replan,
+        pub(super) steps_max: usize,
+    }
 }
+
+impl AgentKind for kind::PlanAndExecute {}
+impl AsksModel for kind::PlanAndExecute {}
+impl TakesInstructions for kind::PlanAndExecute {}
 
 /// The data that the nodes share.
 #[derive(Debug)]
@@ -127,75 +138,51 @@ struct PlanParts {
 
 impl PlanAndExecute {
     /// Creates an agent whose model plans and whose executor is a graph with a conversation.
-    pub fn new(name: impl Into<String>, model: impl IntoModel, executor: CompiledGraph) -> Self {
-        Self {
-            name: name.into(),
-            version: "0".to_owned(),
-            instructions: String::new(),
-            bound: BoundModel::new(model.into_model()),
-            executor,
+    pub fn new(name: impl Into<String>, model: impl IntoModel, executor: impl IntoGraph) -> Self {
+        let kind = kind::PlanAndExecute {
+            model: model.into_model(),
+            executor: executor.into_graph(),
             replan: Replan::EachStep,
             steps_max: STEPS_MAX,
-        }
-    }
-
-    /// Sets the version that usage facts record.
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = version.into();
-        self
-    }
-
-    /// Sets instructions of the planner and the replanner, before those that describe their task.
-    pub fn instructions(mut self, text: impl Into<String>) -> Self {
-        self.instructions = text.into();
-        self
-    }
-
-    /// Sets the caller, which defines the retries of the calls of the planner's model.
-    pub fn model_caller(mut self, caller: ModelCaller) -> Self {
-        self.bound.caller = caller;
-        self
-    }
-
-    /// Sets the options of the calls of the planner's model.
-    pub fn model_config(mut self, config: ModelConfig) -> Self {
-        self.bound.config = config;
-        self
+        };
+        let mut agent = Self::of_kind(name, kind);
+        // The steps of a plan are limited.
+        agent.options.step_limit = None;
+        agent
     }
 
     /// Sets the time at which the plan is made anew; by default after each step.
     pub fn replan(mut self, replan: Replan) -> Self {
-        self.replan = replan;
+        self.kind.replan = replan;
         self
     }
 
     /// Sets the maximum number of executed steps of a request; the default is 10. A request that
     /// needs more fails (W0630).
     pub fn steps_max(mut self, steps: usize) -> Self {
-        self.steps_max = steps;
+        self.kind.steps_max = steps;
         self
     }
+}
 
-    /// Compiles the graph.
-    ///
-    /// # Errors
-    /// [`AgentError`] if the executor has no conversation, or with all problems of the graph.
-    pub fn build(self) -> Result<CompiledGraph, AgentError> {
-        let executor = Member::new(self.executor, "an executor")?;
+impl Compile for kind::PlanAndExecute {
+    fn compile(agent: Agent<Self>) -> Result<CompiledGraph, AgentError> {
+        let Agent { options, kind } = agent;
+        let graph = options.graph::<PlanState>();
+        let executor = Member::new(kind.executor?, "an executor")?;
         let inner = executor.graph().clone();
-        let bound = |output| BoundModel { output: Some(output), ..self.bound.clone() };
+        let bound = |output| BoundModel { output: Some(output), ..options.bind(&kind.model) };
         let parts = PlanParts {
-            name: self.name.clone(),
+            name: options.name.clone(),
             planner: bound(OutputSpec::of::<Plan>()),
             replanner: bound(OutputSpec::of::<Decision>()),
-            instructions: self.instructions,
+            instructions: options.instructions.clone(),
             executor,
-            steps_max: self.steps_max,
+            steps_max: kind.steps_max,
         };
-        let model = Arc::clone(&self.bound.model);
-        let each_step = self.replan == Replan::EachStep;
-        let graph = Graph::<PlanState>::new(self.name)
-            .version(self.version)
+        let model = kind.model;
+        let each_step = kind.replan == Replan::EachStep;
+        let graph = graph
             .with(parts)
             .check_input(move |input| check_new_media(&*model, input))
             .node(PLAN, make_plan)

@@ -2,7 +2,8 @@
 
 use super::hand_off::HandOffs;
 use super::member::{Member, check_names};
-use crate::bound::{BoundModel, ModelConfig};
+use crate::agent::{Agent, AgentKind, AsksModel, CallsTools, Compile, TakesInstructions};
+use crate::bound::BoundModel;
 use crate::calls::{left_open, outcome_of_call, result_message};
 use crate::conversation::{for_model, invalid_rounds};
 use crate::error::{AgentError, cannot_repair};
@@ -13,11 +14,11 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_graph::{
-    Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, NodeResult, START, SendTo, State,
-    SubgraphState,
+    Arg, Command, CompiledGraph, Ctx, Deps, END, IntoGraph, InvalidGraph, List, NodeResult, OUTPUT,
+    START, SendTo, State, SubgraphState,
 };
-use weftwork_models::{IntoModel, ModelCaller};
-use weftwork_tools::{ASK_HUMAN, Policy, ToolBox, ToolRunner};
+use weftwork_models::{ChatModel, IntoModel};
+use weftwork_tools::{ASK_HUMAN, ToolRunner};
 use weftwork_types::message::{Message, Part, Role, ToolCall, ToolResult};
 use weftwork_types::tool::ToolOutcome;
 use weftwork_types::{BoxFuture, MessageId};
@@ -73,7 +74,7 @@ pub enum OutputMode {
     FullHistory,
 }
 
-/// A builder of a team with a supervisor.
+/// A builder of a team with a supervisor. Its options are those of [`Agent`].
 ///
 /// In the graph, the node `supervisor` sends the conversation to the model, which has a hand-off tool
 /// `transfer_to_NAME` for each member. A hand-off is a tool call in the node `hand_off`, to which the
@@ -82,27 +83,33 @@ pub enum OutputMode {
 /// its hand-off. Members whose hand-offs are in one message run side by side; a member that is named
 /// twice runs once. An answer without calls ends the run.
 ///
-/// Members are compiled graphs with a channel `messages`: agents, other teams, graphs of your own.
+/// Members are graphs with a channel `messages`: agents, other teams, graphs of your own.
 /// The name of a graph is the name of the member. Each hand-off begins with a new state of the
 /// member.
 ///
 /// Source: the behaviour of `langgraph-supervisor` (prompt, output modes, hand-off messages). There,
 /// control returns with two further messages; here the report is the result of the hand-off.
-#[derive(Debug)]
-#[must_use]
-pub struct Supervisor {
-    name: String,
-    version: String,
-    instructions: String,
-    bound: BoundModel,
-    tools: ToolBox,
-    policy: Policy,
-    members: Vec<(CompiledGraph, String)>,
-    examples: Vec<(String, String)>,
-    output: OutputMode,
-    hand_off_messages: bool,
-    step_limit: u32,
+pub type Supervisor = Agent<kind::Supervisor>;
+
+/// Kinds of agents.
+pub(crate) mod kind {
+    use super::{Arc, ChatModel, GivenMember, OutputMode};
+
+    /// The kind of [`Supervisor`](crate::Supervisor).
+    #[derive(Debug)]
+    pub struct Supervisor {
+        pub(super) model: Arc<dyn ChatModel>,
+        pub(super) members: Vec<GivenMember>,
+        pub(super) examples: Vec<(String, String)>,
+        pub(super) output: OutputMode,
+        pub(super) hand_off_messages: bool,
+    }
 }
+
+impl AgentKind for kind::Supervisor {}
+impl AsksModel for kind::Supervisor {}
+impl TakesInstructions for kind::Supervisor {}
+impl CallsTools for kind::Supervisor {}
 
 /// The data that the nodes share.
 #[derive(Debug)]
@@ -120,138 +127,77 @@ struct SupervisorParts {
 impl Supervisor {
     /// Creates a team without members.
     pub fn new(name: impl Into<String>, model: impl IntoModel) -> Self {
-        Self {
-            name: name.into(),
-            version: "0".to_owned(),
-            instructions: String::new(),
-            bound: BoundModel::new(model.into_model()),
-            tools: ToolBox::new(),
-            policy: Policy::new(),
+        let kind = kind::Supervisor {
+            model: model.into_model(),
             members: Vec::new(),
             examples: Vec::new(),
             output: OutputMode::LastMessage,
             hand_off_messages: true,
-            step_limit: 100,
-        }
+        };
+        Self::of_kind(name, kind)
     }
 
-    /// Adds a member, with a description of its work for the supervisor's model.
-    pub fn member(mut self, graph: CompiledGraph, about: impl Into<String>) -> Self {
-        self.members.push((graph, about.into()));
+    /// Adds a member, with a description of its work for the supervisor's model. Problems of a graph
+    /// that is not compiled are reported by [`build`](Self::build).
+    pub fn member(mut self, graph: impl IntoGraph, about: impl Into<String>) -> Self {
+        self.kind.members.push(GivenMember { graph: graph.into_graph(), about: about.into() });
         self
     }
 
     /// Adds an example of a request that is handed to a member, for the supervisor's model.
     pub fn example(mut self, member: impl Into<String>, request: impl Into<String>) -> Self {
-        self.examples.push((member.into(), request.into()));
-        self
-    }
-
-    /// Sets the version that usage facts record.
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = version.into();
-        self
-    }
-
-    /// Sets the system message of the supervisor's model.
-    pub fn instructions(mut self, text: impl Into<String>) -> Self {
-        self.instructions = text.into();
-        self
-    }
-
-    /// Sets the tools that the supervisor has beside its hand-offs.
-    pub fn tools(mut self, tools: ToolBox) -> Self {
-        self.tools = tools;
-        self
-    }
-
-    /// Sets the policy for the supervisor's tools and hand-offs. Hand-offs are read-only tools, which
-    /// a policy may deny or have approved.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = policy;
-        self
-    }
-
-    /// Sets the caller, which defines the retries of the supervisor's model calls.
-    pub fn model_caller(mut self, caller: ModelCaller) -> Self {
-        self.bound.caller = caller;
-        self
-    }
-
-    /// Sets the options of the supervisor's model calls. With parallel tool calls forbidden, one
-    /// member works at a time.
-    pub fn model_config(mut self, config: ModelConfig) -> Self {
-        self.bound.config = config;
+        self.kind.examples.push((member.into(), request.into()));
         self
     }
 
     /// Sets the messages of members that become part of the conversation; by default the last ones.
     pub fn output_mode(mut self, output: OutputMode) -> Self {
-        self.output = output;
+        self.kind.output = output;
         self
     }
 
     /// Sets whether hand-offs, calls with their results, are part of the conversation, as they are by
     /// default. The supervisor's model reads them in either case, and members in none.
     pub fn add_hand_off_messages(mut self, add: bool) -> Self {
-        self.hand_off_messages = add;
+        self.kind.hand_off_messages = add;
         self
     }
+}
 
-    /// Sets the maximum number of supersteps of a run; the default is 100. A hand-off takes three.
-    pub fn step_limit(mut self, steps: u32) -> Self {
-        self.step_limit = steps;
-        self
-    }
-
-    /// Validates the team and compiles its graph.
-    ///
-    /// # Errors
-    /// [`AgentError`] if a member has no conversation or an unusable name, if there is none, or with
-    /// all problems of the tools or the graph.
-    pub fn build(self) -> Result<CompiledGraph, AgentError> {
-        let names = self.members.iter().map(|(graph, _)| graph.name());
-        check_names(&self.name, names.clone(), &[SUPERVISOR, HAND_OFF, TOOL, HUMAN])?;
-        let known: Vec<String> = names.map(str::to_owned).collect();
-        let mentioned = self.examples.iter().map(|(member, _)| ("an example", member.clone()));
-        let first = known.is_empty().then(|| ("the first member", String::new()));
-        for (what, found) in first.into_iter().chain(mentioned) {
-            if !known.contains(&found) {
-                return Err(AgentError::UnknownMember { team: self.name, what, found, known });
-            }
-        }
+impl Compile for kind::Supervisor {
+    fn compile(agent: Agent<Self>) -> Result<CompiledGraph, AgentError> {
+        let Agent { options, kind } = agent;
+        let given = compiled_members(kind.members)?;
+        check_members(&options.name, &given, &kind.examples)?;
+        let graph = options.with_output(options.graph::<TeamState>());
+        let bound = options.bind(&kind.model);
         let mut hand_offs = HandOffs::default();
-        let mut tools = self.tools;
+        let mut tools = options.tools;
         let mut members = Vec::new();
-        for (graph, about) in self.members {
+        for CompiledMember { graph, about } in given {
             let mut tool = hand_offs.add(graph.name(), &about);
-            for (_, request) in self.examples.iter().filter(|(of, _)| of == graph.name()) {
+            for (_, request) in kind.examples.iter().filter(|(of, _)| of == graph.name()) {
                 tool = tool.example(request, json!({}));
             }
             tools = tools.with(tool);
             members.push(Member::new(graph, "a member of a team")?);
         }
-        let runner = ToolRunner::new(tools, self.policy)
-            .map_err(|source| AgentError::Tools { agent: self.name.clone(), source })?;
-        let specs = runner.specs();
-        let has_human = specs.iter().any(|spec| spec.name == ASK_HUMAN);
-        let has_tools = specs.len() > members.len() + usize::from(has_human);
-        let own = [(TOOL, has_tools), (HUMAN, has_human)];
-        let own: Vec<_> = own.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect();
-        let model = Arc::clone(&self.bound.model);
+        let runner = ToolRunner::new(tools, options.policy)
+            .map_err(|source| AgentError::Tools { agent: options.name, source })?;
+        let own = own_nodes(&runner, members.len());
+        let model = kind.model;
         let parts = SupervisorParts {
-            instructions: system_message(self.instructions),
-            bound: self.bound,
+            instructions: system_message(options.instructions),
+            bound,
             runner,
             hand_offs,
-            output: self.output,
-            hand_off_messages: self.hand_off_messages,
+            output: kind.output,
+            hand_off_messages: kind.hand_off_messages,
             own: own.clone(),
         };
         // The supervisor waits for all members: those of one message may take different numbers of
         // supersteps.
-        let mut graph = Graph::<TeamState>::new(self.name)
-            .version(self.version)
+        let mut graph = graph
             .with(parts)
             .check_input(move |input| check_new_media(&*model, input))
             .node(SUPERVISOR, run_supervisor)
@@ -261,8 +207,7 @@ impl Supervisor {
             .edge(START, SUPERVISOR)
             .edge(HAND_OFF, SUPERVISOR)
             .ends(SUPERVISOR, [HAND_OFF].into_iter().chain(own.clone()).chain([END]))
-            .ends(HAND_OFF, members.iter().map(Member::name))
-            .step_limit(self.step_limit);
+            .ends(HAND_OFF, members.iter().map(Member::name));
         for name in own {
             graph =
                 graph.node(name, run_tool).on_left_open(name, close_call).edge(name, SUPERVISOR);
@@ -280,6 +225,60 @@ impl Supervisor {
     }
 }
 
+/// A member as it was given, with its description.
+#[derive(Debug)]
+pub(crate) struct GivenMember {
+    graph: Result<CompiledGraph, InvalidGraph>,
+    about: String,
+}
+
+/// A member whose graph is compiled.
+struct CompiledMember {
+    graph: CompiledGraph,
+    about: String,
+}
+
+/// Returns the graphs of the members, or the problems of all of them.
+fn compiled_members(given: Vec<GivenMember>) -> Result<Vec<CompiledMember>, AgentError> {
+    let mut members = Vec::new();
+    let mut invalid = Vec::new();
+    for GivenMember { graph, about } in given {
+        match graph {
+            Ok(graph) => members.push(CompiledMember { graph, about }),
+            Err(error) => invalid.push(error),
+        }
+    }
+    InvalidGraph::join(invalid).map_or(Ok(members), |error| Err(error.into()))
+}
+
+/// Checks the names of the members, and those that examples refer to.
+fn check_members(
+    team: &str,
+    members: &[CompiledMember],
+    examples: &[(String, String)],
+) -> Result<(), AgentError> {
+    let names = members.iter().map(|member| member.graph.name());
+    check_names(team, names.clone(), &[SUPERVISOR, HAND_OFF, TOOL, HUMAN])?;
+    let known: Vec<String> = names.map(str::to_owned).collect();
+    let mentioned = examples.iter().map(|(member, _)| ("an example", member.clone()));
+    let first = known.is_empty().then(|| ("the first member", String::new()));
+    for (what, found) in first.into_iter().chain(mentioned) {
+        if !known.contains(&found) {
+            return Err(AgentError::UnknownMember { team: team.to_owned(), what, found, known });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the nodes for the supervisor's own tools.
+fn own_nodes(runner: &ToolRunner, members: usize) -> Vec<&'static str> {
+    let specs = runner.specs();
+    let has_human = specs.iter().any(|spec| spec.name == ASK_HUMAN);
+    let has_tools = specs.len() > members + usize::from(has_human);
+    let own = [(TOOL, has_tools), (HUMAN, has_human)];
+    own.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
+}
+
 /// Calls the supervisor's model, and starts a task for each of its calls.
 async fn run_supervisor(
     state: State<TeamState>,
@@ -293,6 +292,9 @@ async fn run_supervisor(
     let mut messages: Vec<Message> = parts.instructions.iter().cloned().collect();
     messages.extend(for_model(parts.seen(&state).iter(), &ctx.calls().hidden));
     let answer = parts.bound.answer(messages, parts.runner.specs(), &ctx).await?;
+    if let Some(value) = parts.bound.final_value(&answer)? {
+        ctx.write_also(OUTPUT, value);
+    }
     let sends: Vec<SendTo> = answer.tool_calls().map(|call| parts.send(call)).collect();
     let stored = match parts.hand_off_messages {
         true => Some(answer),

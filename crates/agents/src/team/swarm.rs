@@ -2,13 +2,16 @@
 
 use super::hand_off::HandOffs;
 use super::member::{Member, check_names};
+use crate::agent::{Agent, AgentKind, Compile};
 use crate::error::AgentError;
 use crate::react::ReactAgent;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::{
-    Command, CompiledGraph, Ctx, END, Graph, List, Next, NodeResult, START, State, SubgraphState,
+    Command, CompiledGraph, Conversation, Ctx, END, IntoGraph, InvalidGraph, List, Next,
+    NodeResult, START, State, SubgraphState,
 };
+use weftwork_tools::FnTool;
 use weftwork_types::BoxFuture;
 use weftwork_types::message::Message;
 
@@ -26,7 +29,7 @@ pub struct SwarmState {
     pub active_agent: String,
 }
 
-/// A builder of a swarm.
+/// A builder of a swarm. Its options are those of [`Agent`].
 ///
 /// A member has a hand-off tool `transfer_to_NAME` for each member that it may hand off to. After a
 /// hand-off it ends, and the other member continues the same conversation, without the hand-offs. An
@@ -38,69 +41,112 @@ pub struct SwarmState {
 /// member begins with a new state beside the conversation.
 ///
 /// Source: the behaviour of `langgraph-swarm` (hand-off tools, active agent of a thread, default).
-#[derive(Debug)]
-#[must_use]
-pub struct Swarm {
-    name: String,
-    version: String,
-    members: Vec<Kind>,
-    examples: Vec<(String, String)>,
-    /// Members that a member may hand off to; all others if it is not in the map.
-    targets: BTreeMap<String, Vec<String>>,
-    default: Option<String>,
-    step_limit: u32,
+pub type Swarm = Agent<kind::Swarm>;
+
+/// Kinds of agents.
+pub(crate) mod kind {
+    use super::{BTreeMap, SwarmMember};
+
+    /// The kind of [`Swarm`](crate::Swarm).
+    #[derive(Debug)]
+    pub struct Swarm {
+        pub(super) members: Vec<SwarmMember>,
+        pub(super) examples: Vec<(String, String)>,
+        /// Members that a member may hand off to; all others if it is not in the map.
+        pub(super) targets: BTreeMap<String, Vec<String>>,
+        pub(super) default: Option<String>,
+    }
 }
+
+impl AgentKind for kind::Swarm {}
 
 /// A member as it was given, with its description.
 #[derive(Debug)]
-enum Kind {
-    Agent(Box<ReactAgent>, String),
-    Graph(CompiledGraph, String),
+pub(crate) struct SwarmMember {
+    about: String,
+    source: MemberSource,
 }
 
-impl Kind {
+/// The graph of a member, or the agent that gets hand-off tools before its graph is compiled.
+#[derive(Debug)]
+enum MemberSource {
+    Agent(Box<dyn HandingAgent>),
+    Graph { name: String, graph: Result<CompiledGraph, InvalidGraph> },
+}
+
+/// An agent with any state that can get hand-off tools.
+trait HandingAgent: std::fmt::Debug + Send + Sync {
+    fn name(&self) -> &str;
+
+    fn compile_with(
+        self: Box<Self>,
+        hand_offs: HandOffs,
+        tools: Vec<FnTool>,
+    ) -> Result<CompiledGraph, AgentError>;
+}
+
+impl<S: Conversation> HandingAgent for ReactAgent<S> {
     fn name(&self) -> &str {
-        match self {
-            Self::Agent(agent, _) => &agent.name,
-            Self::Graph(graph, _) => graph.name(),
-        }
+        &self.options.name
     }
 
-    fn about(&self) -> &str {
-        let (Self::Agent(_, about) | Self::Graph(_, about)) = self;
-        about
+    fn compile_with(
+        mut self: Box<Self>,
+        hand_offs: HandOffs,
+        tools: Vec<FnTool>,
+    ) -> Result<CompiledGraph, AgentError> {
+        self.kind.hand_offs = hand_offs;
+        for tool in tools {
+            self.options.tools = self.options.tools.with(tool);
+        }
+        self.build()
+    }
+}
+
+impl SwarmMember {
+    fn name(&self) -> &str {
+        match &self.source {
+            MemberSource::Agent(agent) => agent.name(),
+            MemberSource::Graph { name, .. } => name,
+        }
     }
 }
 
 impl Swarm {
     /// Creates a swarm without members.
     pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            version: "0".to_owned(),
+        let kind = kind::Swarm {
             members: Vec::new(),
             examples: Vec::new(),
             targets: BTreeMap::new(),
             default: None,
-            step_limit: 100,
-        }
+        };
+        Self::of_kind(name, kind)
     }
 
     /// Adds a member, with a description of its work for the models of the others.
-    pub fn member(mut self, agent: ReactAgent, about: impl Into<String>) -> Self {
-        self.members.push(Kind::Agent(Box::new(agent), about.into()));
+    pub fn member<S: Conversation>(
+        mut self,
+        agent: ReactAgent<S>,
+        about: impl Into<String>,
+    ) -> Self {
+        let source = MemberSource::Agent(Box::new(agent));
+        self.kind.members.push(SwarmMember { about: about.into(), source });
         self
     }
 
     /// Adds a graph of your own as a member, with a description for the models of the others.
-    pub fn graph(mut self, graph: CompiledGraph, about: impl Into<String>) -> Self {
-        self.members.push(Kind::Graph(graph, about.into()));
+    pub fn graph(mut self, graph: impl IntoGraph, about: impl Into<String>) -> Self {
+        let graph = graph.into_graph();
+        let name = graph.as_ref().map(|graph| graph.name().to_owned()).unwrap_or_default();
+        let source = MemberSource::Graph { name, graph };
+        self.kind.members.push(SwarmMember { about: about.into(), source });
         self
     }
 
     /// Adds an example of a request that is handed to a member, for the models of the others.
     pub fn example(mut self, member: impl Into<String>, request: impl Into<String>) -> Self {
-        self.examples.push((member.into(), request.into()));
+        self.kind.examples.push((member.into(), request.into()));
         self
     }
 
@@ -110,69 +156,58 @@ impl Swarm {
         member: impl Into<String>,
         targets: impl IntoIterator<Item = T>,
     ) -> Self {
-        self.targets.insert(member.into(), targets.into_iter().map(Into::into).collect());
+        self.kind.targets.insert(member.into(), targets.into_iter().map(Into::into).collect());
         self
     }
 
     /// Sets the member that begins a thread; by default the first.
     pub fn default_member(mut self, name: impl Into<String>) -> Self {
-        self.default = Some(name.into());
+        self.kind.default = Some(name.into());
         self
     }
+}
 
-    /// Sets the version that usage facts record.
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = version.into();
-        self
-    }
-
-    /// Sets the maximum number of members that work one after the other in a run; the default is
-    /// 100. It ends hand-offs in a circle.
-    pub fn step_limit(mut self, steps: u32) -> Self {
-        self.step_limit = steps;
-        self
-    }
-
-    /// Validates the swarm and compiles its graph.
-    ///
-    /// # Errors
-    /// [`AgentError`] if a member has no conversation or an unusable name, a name is that of no
-    /// member, or with all problems of a member or the graph.
-    pub fn build(self) -> Result<CompiledGraph, AgentError> {
-        check_names(&self.name, self.members.iter().map(Kind::name), &[])?;
-        let known: Vec<String> = self.members.iter().map(|kind| kind.name().to_owned()).collect();
-        self.check_references(&known)?;
-        let default = self.default.or_else(|| known.first().cloned()).unwrap_or_default();
-        let abouts: Vec<String> = self.members.iter().map(|kind| kind.about().to_owned()).collect();
+impl Compile for kind::Swarm {
+    fn compile(agent: Agent<Self>) -> Result<CompiledGraph, AgentError> {
+        let Agent { options, kind } = agent;
+        check_graphs(&kind.members)?;
+        check_names(&options.name, kind.members.iter().map(SwarmMember::name), &[])?;
+        let known: Vec<String> = kind.members.iter().map(|one| one.name().to_owned()).collect();
+        check_references(&options.name, &kind, &known)?;
+        let default = kind.default.or_else(|| known.first().cloned()).unwrap_or_default();
+        let abouts: Vec<String> = kind.members.iter().map(|one| one.about.clone()).collect();
         let mut all = HandOffs::default();
         known.iter().zip(&abouts).for_each(|(name, about)| drop(all.add(name, about)));
         let all = Arc::new(all);
 
-        let start = (known.clone(), default);
-        let mut graph = Graph::<SwarmState>::new(self.name)
-            .version(self.version)
-            .route_to(START, known.clone(), move |state: State<SwarmState>| {
-                let active = state.active_agent().filter(|active| start.0.contains(active));
-                Next::node(active.unwrap_or(&start.1))
-            })
-            .step_limit(self.step_limit);
-        for kind in self.members {
-            let name = kind.name().to_owned();
+        let members = known.clone();
+        let mut graph = options.graph::<SwarmState>().route_to(
+            START,
+            known.clone(),
+            move |state: State<SwarmState>| {
+                let active = state.active_agent().filter(|active| members.contains(active));
+                Next::node(active.unwrap_or(&default))
+            },
+        );
+        for member in kind.members {
+            let name = member.name().to_owned();
             let others = || known.iter().filter(|other| **other != name).cloned();
-            let targets = self.targets.get(&name).cloned().unwrap_or_else(|| others().collect());
-            let inner = match kind {
-                Kind::Graph(graph, _) => graph,
-                Kind::Agent(mut agent, _) => {
+            let targets = kind.targets.get(&name).cloned().unwrap_or_else(|| others().collect());
+            let inner = match member.source {
+                MemberSource::Graph { graph, .. } => graph?,
+                MemberSource::Agent(agent) => {
+                    let mut hand_offs = HandOffs::default();
+                    let mut tools = Vec::new();
                     for target in &targets {
                         let about = known.iter().position(|name| name == target);
                         let about = about.and_then(|at| abouts.get(at)).map_or("", String::as_str);
-                        let mut tool = agent.hand_offs.add(target, about);
-                        for (_, request) in self.examples.iter().filter(|(of, _)| of == target) {
+                        let mut tool = hand_offs.add(target, about);
+                        for (_, request) in kind.examples.iter().filter(|(of, _)| of == target) {
                             tool = tool.example(request, serde_json::json!({}));
                         }
-                        agent.tools = agent.tools.with(tool);
+                        tools.push(tool);
                     }
-                    agent.build()?
+                    agent.compile_with(hand_offs, tools)?
                 }
             };
             let member = Member::new(inner.clone(), "a member of a swarm")?;
@@ -185,32 +220,42 @@ impl Swarm {
         }
         Ok(graph.build()?)
     }
+}
 
-    fn check_references(&self, known: &[String]) -> Result<(), AgentError> {
-        if let Some((from, _)) = self.targets.iter().find(|(from, to)| to.contains(from)) {
-            let others = known.iter().filter(|name| *name != from);
-            return Err(AgentError::UnknownMember {
-                team: self.name.clone(),
-                what: "a hand-off to the member itself",
-                found: from.clone(),
-                known: others.cloned().collect(),
-            });
-        }
-        let first = known.is_empty().then(|| ("the first member", String::new()));
-        let default = self.default.iter().map(|name| ("the default member", name.clone()));
-        let from = self.targets.keys().map(|name| ("a member with hand-offs", name.clone()));
-        let to = self.targets.values().flatten().map(|name| ("a hand-off", name.clone()));
-        let examples = self.examples.iter().map(|(name, _)| ("an example", name.clone()));
-        let mut named = first.into_iter().chain(default).chain(from).chain(to).chain(examples);
-        match named.find(|(_, name)| !known.contains(name)) {
-            None => Ok(()),
-            Some((what, found)) => Err(AgentError::UnknownMember {
-                team: self.name.clone(),
-                what,
-                found,
-                known: known.to_vec(),
-            }),
-        }
+/// Refuses graphs of members that are not valid: their names are not known.
+fn check_graphs(members: &[SwarmMember]) -> Result<(), AgentError> {
+    let graphs = members.iter().filter_map(|member| match &member.source {
+        MemberSource::Graph { graph, .. } => graph.as_ref().err().cloned(),
+        MemberSource::Agent(_) => None,
+    });
+    InvalidGraph::join(graphs.collect()).map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Checks the names by which options refer to members.
+fn check_references(team: &str, kind: &kind::Swarm, known: &[String]) -> Result<(), AgentError> {
+    if let Some((from, _)) = kind.targets.iter().find(|(from, to)| to.contains(from)) {
+        let others = known.iter().filter(|name| *name != from);
+        return Err(AgentError::UnknownMember {
+            team: team.to_owned(),
+            what: "a hand-off to the member itself",
+            found: from.clone(),
+            known: others.cloned().collect(),
+        });
+    }
+    let first = known.is_empty().then(|| ("the first member", String::new()));
+    let default = kind.default.iter().map(|name| ("the default member", name.clone()));
+    let from = kind.targets.keys().map(|name| ("a member with hand-offs", name.clone()));
+    let to = kind.targets.values().flatten().map(|name| ("a hand-off", name.clone()));
+    let examples = kind.examples.iter().map(|(name, _)| ("an example", name.clone()));
+    let mut named = first.into_iter().chain(default).chain(from).chain(to).chain(examples);
+    match named.find(|(_, name)| !known.contains(name)) {
+        None => Ok(()),
+        Some((what, found)) => Err(AgentError::UnknownMember {
+            team: team.to_owned(),
+            what,
+            found,
+            known: known.to_vec(),
+        }),
     }
 }
 

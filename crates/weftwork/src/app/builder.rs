@@ -8,7 +8,7 @@ use crate::{Config, Error};
 use std::path::PathBuf;
 use std::sync::Arc;
 use weftwork_agents::{AgentError, AgentRuntime, AgentRuntimeBuilder};
-use weftwork_graph::{CompiledGraph, SystemClock};
+use weftwork_graph::{IntoGraph, SystemClock};
 use weftwork_models::{ChatModel, ModelChoice, Recorder};
 use weftwork_runtime::{DependencyError, Recovery, Runtime};
 use weftwork_store::{NewRun, Store};
@@ -89,11 +89,11 @@ impl AppBuilder {
         self
     }
 
-    /// Adds an agent, under the id `app:NAME`.
-    pub fn agent(
+    /// Adds an agent, under the id `app:NAME`: an agent, a prompt with the model, or any graph.
+    pub fn agent<G: IntoGraph>(
         self,
         name: &str,
-        make: impl Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, AgentError> + Send + Sync + 'static,
+        make: impl Fn(Arc<dyn ChatModel>) -> G + Send + Sync + 'static,
     ) -> Self {
         self.agent_def(AgentDef::new(name, make))
     }

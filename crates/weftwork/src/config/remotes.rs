@@ -98,7 +98,7 @@ impl Remotes {
                 about.push_str(&format!("; its key `{variable}` is not set"));
             }
             let id = format!("{REMOTE}{}", server.name());
-            AgentDef::new(&id, move |_| Ok(remote.agent(&channels)?)).about(about)
+            AgentDef::new(&id, move |_| remote.agent(&channels)).about(about)
         });
         agents.collect()
     }
