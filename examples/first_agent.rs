@@ -18,7 +18,6 @@ async fn main() -> Result<(), weftwork::Error> {
             ReactAgent::new("runner", model)
                 .instructions("You answer runners. Convert distances with your tool.")
                 .tools(ToolBox::new().with(miles_to_kilometres))
-                .build()
         })
         .open()
         .await?;

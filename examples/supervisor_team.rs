@@ -38,9 +38,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let team = Supervisor::new("team", model.clone())
         .instructions("You lead a team. Hand each request to the member whose work it is.")
-        .member(weather.build()?, "answers questions about the weather")
-        .member(orders.build()?, "looks up where an order is")
-        .member(refunds.build()?, "refunds an order")
+        .member(weather, "answers questions about the weather")
+        .member(orders, "looks up where an order is")
+        .member(refunds, "refunds an order")
         .example("weather", "What is the weather in Oslo?")
         .example("orders", "Where is order B7?")
         .example("refunds", "Refund order B7.")

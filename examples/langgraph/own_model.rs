@@ -72,7 +72,7 @@ fn multiply(a: u64, b: u64) -> u64 {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let agent = ReactAgent::new("agent", Abacus::new()).tools(ToolBox::new().with(multiply));
-    let runtime = Runtime::in_memory().graph("agent", agent.build()?).open().await?;
+    let runtime = Runtime::in_memory().graph("agent", agent).open().await?;
     let mut run = runtime.thread("agent", "t")?.say(text).begin().await?;
     let mut tokens = 0;
     while let Some(event) = run.events.next().await {

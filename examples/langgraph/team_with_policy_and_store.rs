@@ -48,7 +48,7 @@ fn refunds(request: &ChatRequest) -> Step {
     Step::call("refund_order", json!({"order": "A1", "euros": euros}))
 }
 
-fn build_team() -> Result<CompiledGraph, Box<dyn Error>> {
+fn build_team() -> Result<Supervisor, Box<dyn Error>> {
     let orders = ReactAgent::new("orders", ScriptedModel::from_fn(orders))
         .instructions("You look up where an order is.")
         .tools(ToolBox::new().with(look_up_order));
@@ -60,11 +60,10 @@ fn build_team() -> Result<CompiledGraph, Box<dyn Error>> {
         .instructions("You refund orders.")
         .tools(ToolBox::new().with(refund_order))
         .policy(policy.build()?);
-    let team = Supervisor::new("team", ScriptedModel::from_fn(lead))
+    Ok(Supervisor::new("team", ScriptedModel::from_fn(lead))
         .instructions("Hand each request to the member whose work it is.")
-        .member(orders.build()?, "looks up where an order is")
-        .member(refunds.build()?, "refunds orders");
-    Ok(team.build()?)
+        .member(orders, "looks up where an order is")
+        .member(refunds, "refunds orders"))
 }
 
 async fn asked(thread: &Thread) -> Result<Interrupt, Box<dyn Error>> {

@@ -37,11 +37,11 @@ fn call(tool: &str, args: &Value) -> Step {
     Step::events(vec![Ok(called), Ok(finish)])
 }
 
-fn greeter(name: &str, person: &str) -> Result<CompiledGraph, Box<dyn std::error::Error>> {
+fn greeter(name: &str, person: &str) -> Result<ReactAgent, Box<dyn std::error::Error>> {
     let steps = [call("greet", &json!({"name": person})), Step::text(format!("{name} is done."))];
     let policy = Policy::new().ask_human("greet", "it is seen")?;
     let agent = ReactAgent::new(name, model(&steps)).tools(ToolBox::new().with(greet));
-    Ok(agent.policy(policy).build()?)
+    Ok(agent.policy(policy))
 }
 
 /// Builds the team.

@@ -2,18 +2,13 @@
 
 use crate::bound::{BoundModel, ModelConfig};
 use crate::error::AgentError;
-use crate::output::OutputSpec;
-use crate::team::as_tool;
+use crate::output::TypedOutput;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::sync::Arc;
-use weftwork_graph::channel::LastValue;
-use weftwork_graph::{
-    ChannelDef, CompiledGraph, Graph, IntoGraph, InvalidGraph, OUTPUT, StateSpec,
-};
+use weftwork_graph::{CompiledGraph, Graph, IntoGraph, InvalidGraph, OUTPUT, StateSpec};
 use weftwork_models::{ChatModel, ModelCaller};
-use weftwork_tools::{FnTool, Policy, ToolBox, output_schema};
+use weftwork_tools::{Policy, ToolBox};
 use weftwork_types::run::Stops;
 
 /// Default limit of the supersteps of a run.
@@ -54,30 +49,6 @@ pub(crate) struct AgentOptions {
     pub(crate) step_limit: Option<u32>,
     pub(crate) before: Stops,
     pub(crate) after: Stops,
-}
-
-/// The type of the final answer of an agent.
-#[derive(Debug, Clone)]
-pub(crate) struct TypedOutput {
-    pub(crate) spec: OutputSpec,
-    /// Schema of the type, for clients.
-    schema: Value,
-    type_name: &'static str,
-}
-
-impl TypedOutput {
-    pub(crate) fn of<T: DeserializeOwned + JsonSchema>() -> Self {
-        Self {
-            spec: OutputSpec::of::<T>(),
-            schema: output_schema::<T>(),
-            type_name: std::any::type_name::<T>(),
-        }
-    }
-
-    /// Returns the channel of the output.
-    pub(crate) fn channel(&self) -> ChannelDef {
-        ChannelDef::new(OUTPUT, LastValue::<Value>::new()).with_schema(self.schema.clone())
-    }
 }
 
 impl AgentOptions {
@@ -218,19 +189,6 @@ impl<K: AgentKind> Agent<K> {
     pub fn build(self) -> Result<CompiledGraph, AgentError> {
         self.options.check_output()?;
         K::compile(self)
-    }
-
-    /// Returns the agent as a tool of other agents: each call gives it a request, and its last answer
-    /// is the result. See [`as_tool`](crate::as_tool()).
-    ///
-    /// # Errors
-    /// [`AgentError`] as for [`build`](Self::build), or if the agent has no conversation.
-    pub fn as_tool(
-        self,
-        name: impl Into<String>,
-        description: impl Into<String>,
-    ) -> Result<FnTool, AgentError> {
-        as_tool(self.build()?, name, description)
     }
 }
 

@@ -314,7 +314,8 @@ pub(crate) fn result_message(ctx: &Ctx, call: &ToolCall, outcome: &ToolOutcome) 
     Message::tool_result(ctx.message_id(), tool_result(call, outcome))
 }
 
-async fn recorded_outcome(
+/// Returns the outcome of a call from the record, in this context of the call.
+pub(crate) async fn recorded_outcome(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,
@@ -377,7 +378,8 @@ fn ready_call(
     })
 }
 
-async fn make_call(
+/// Brings a call to its outcome, in this context of the call.
+pub(crate) async fn make_call(
     ctx: &Ctx,
     runner: &ToolRunner,
     call: &ToolCall,

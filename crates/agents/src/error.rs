@@ -1,6 +1,5 @@
 //! Errors of building agents.
 
-use crate::prompt::PromptError;
 use weftwork_graph::{BuildError, InvalidGraph};
 use weftwork_tools::{ToolBoxError, ToolBoxErrors};
 use weftwork_types::ErrorCode;
@@ -64,10 +63,7 @@ pub enum AgentError {
         /// The option, its problem and the fix.
         problem: String,
     },
-    /// The prompt of the agent cannot be rendered.
-    #[error(transparent)]
-    Prompt(#[from] PromptError),
-    /// Graphs that the agent is made of are invalid.
+    /// Graphs or prompts that the agent is made of are invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidGraph),
     /// The graph of the agent is invalid.
@@ -87,7 +83,6 @@ impl AgentError {
             Self::NoConversation { .. } => ErrorCode("W0627"),
             Self::UnknownMember { .. } => ErrorCode("W0628"),
             Self::Option { .. } => ErrorCode("W0660"),
-            Self::Prompt(error) => error.code(),
             Self::Invalid(error) => error.code(),
             Self::Graph(error) => error.code(),
         }

@@ -1,10 +1,10 @@
 //! Agents: prompts and their evaluation, sessions, and prebuilt graphs.
 //!
 //! A [`Prompt`] is an agent as a typed document, and an [`Evaluator`] evaluates it with a model, a
-//! [`Session`], a deadline and a budget. The [`ReactAgent`] is a graph on the public API of
-//! `weftwork-graph`, like a user's own graphs, and so are teams of agents: [`Supervisor`], [`Swarm`],
-//! [`PlanAndExecute`] and [`ParallelMap`]. [`Tools`] is for the nodes of any graph: they call
-//! tools themselves. The guide, `docs/guide/agents.md`, shows all of it.
+//! [`Session`], a deadline and a budget; or it is hosted like an agent ([`Prompt::with_model`]). An
+//! [`Agent`] is a graph on the public API of `weftwork-graph`, like a user's own graphs: a
+//! [`ReactAgent`], or a team of agents ([`Supervisor`], [`Swarm`], [`PlanAndExecute`],
+//! [`ParallelMap`]). [`Tools`] is for the nodes of any graph: they call tools themselves. The guide, `docs/guide/agents.md`, shows all of it.
 
 mod agent;
 mod bound;
@@ -18,6 +18,7 @@ mod output;
 mod prompt;
 mod react;
 mod session;
+mod state_writes;
 mod team;
 
 /// Kinds of agents: the parameter of [`Agent`].
@@ -52,6 +53,7 @@ pub use prompt::{
 };
 pub use react::{Chat, ChatUpdate, ChatView, ReactAgent};
 pub use session::{Query, Session, SessionError, SessionSnapshot, Slice};
+pub use state_writes::StateWrites;
 pub use team::{
     Handed, ITEMS_MAX, MapState, Mapped, OutputMode, ParallelMap, PlanAndExecute, PlanState,
     Replan, Report, StepResult, Supervisor, Swarm, SwarmState, TeamState, as_tool,

@@ -4,9 +4,11 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use weftwork_graph::channel::LastValue;
+use weftwork_graph::{ChannelDef, OUTPUT};
 use weftwork_models::FinishReason;
 use weftwork_schema::{Checker, Quotes};
-use weftwork_tools::{args_schema, input_schema};
+use weftwork_tools::{args_schema, input_schema, output_schema};
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 use weftwork_types::json::{self, JsonError};
@@ -181,6 +183,30 @@ impl OutputSpec {
             _ if value.is_object() => Ok(value),
             _ => Err(wrong(&value, "an object")),
         }
+    }
+}
+
+/// The type of the final answer of an agent.
+#[derive(Debug, Clone)]
+pub(crate) struct TypedOutput {
+    pub(crate) spec: OutputSpec,
+    /// Schema of the type, for clients.
+    schema: Value,
+    pub(crate) type_name: &'static str,
+}
+
+impl TypedOutput {
+    pub(crate) fn of<T: DeserializeOwned + JsonSchema>() -> Self {
+        Self {
+            spec: OutputSpec::of::<T>(),
+            schema: output_schema::<T>(),
+            type_name: std::any::type_name::<T>(),
+        }
+    }
+
+    /// Returns the channel of the output.
+    pub(crate) fn channel(&self) -> ChannelDef {
+        ChannelDef::new(OUTPUT, LastValue::<Value>::new()).with_schema(self.schema.clone())
     }
 }
 

@@ -12,6 +12,7 @@ use crate::conversation::{for_model, invalid_rounds, open_calls};
 use crate::error::{AgentError, cannot_repair};
 use crate::evaluate::{PromptRun, PromptScope};
 use crate::session::Session;
+use crate::state_writes::{Channels, StateWrites, left_open_with_writes, outcome_with_writes};
 use crate::team::HandOffs;
 use serde_json::Value;
 use std::fmt;
@@ -122,6 +123,8 @@ struct ReactParts<S: Conversation> {
     bound: BoundModel,
     runner: ToolRunner,
     hand_offs: HandOffs,
+    /// Channels that tools may write to.
+    channels: Channels,
 }
 
 /// The system message of an agent.
@@ -230,7 +233,12 @@ pub(crate) fn react_graph<S: Conversation>(agent: ReactAgent<S>) -> Result<Graph
     let Agent { options, kind } = agent;
     let graph = options.with_output(options.graph::<S>());
     let bound = options.bind(&kind.model);
-    let runner = ToolRunner::new(options.tools, options.policy)
+    let channels = Channels::of::<S>();
+    let tools = match channels.is_empty() {
+        true => options.tools,
+        false => options.tools.provide_run_scoped::<StateWrites>(),
+    };
+    let runner = ToolRunner::new(tools, options.policy)
         .map_err(|source| AgentError::Tools { agent: options.name.clone(), source })?;
     let instructions = match kind.instructions_from {
         None => Instructions::Fixed(system_message(options.instructions)),
@@ -241,7 +249,7 @@ pub(crate) fn react_graph<S: Conversation>(agent: ReactAgent<S>) -> Result<Graph
         }
         Some(make) => Instructions::From(make),
     };
-    let parts = ReactParts { instructions, bound, runner, hand_offs: kind.hand_offs };
+    let parts = ReactParts { instructions, bound, runner, hand_offs: kind.hand_offs, channels };
     let model = kind.model;
     Ok(graph
         .with(parts)
@@ -332,9 +340,13 @@ async fn run_tool<S: Conversation>(
     prompt: PromptScope,
     ctx: Ctx,
 ) -> NodeResult<S::Update> {
-    let own = prompt.runner()?;
-    let outcome =
-        outcome_of_call(&ctx, own.as_deref().unwrap_or(&parts.runner), &call, &prompt).await?;
+    let outcome = match prompt.runner()? {
+        Some(own) => outcome_of_call(&ctx, &own, &call, &prompt).await?,
+        None if parts.channels.is_empty() => {
+            outcome_of_call(&ctx, &parts.runner, &call, &prompt).await?
+        }
+        None => outcome_with_writes(&ctx, &parts.runner, &call, &parts.channels).await?,
+    };
     Ok(S::say(result_message(&ctx, &call, &outcome)))
 }
 
@@ -345,7 +357,10 @@ async fn close_call<S: Conversation>(
     prompt: PromptScope,
     ctx: Ctx,
 ) -> NodeResult<S::Update> {
-    let own = prompt.runner()?;
-    let outcome = left_open(&ctx, own.as_deref().unwrap_or(&parts.runner), &call, &prompt).await?;
+    let outcome = match prompt.runner()? {
+        Some(own) => left_open(&ctx, &own, &call, &prompt).await?,
+        None if parts.channels.is_empty() => left_open(&ctx, &parts.runner, &call, &prompt).await?,
+        None => left_open_with_writes(&ctx, &parts.runner, &call, &parts.channels).await?,
+    };
     Ok(S::say(result_message(&ctx, &call, &outcome)))
 }

@@ -21,7 +21,7 @@
 //!     .config(Config::in_memory())
 //!     .model("scripted")
 //!     .agent("runner", |model| {
-//!         ReactAgent::new("runner", model).tools(ToolBox::new().with(miles_to_kilometres)).build()
+//!         ReactAgent::new("runner", model).tools(ToolBox::new().with(miles_to_kilometres))
 //!     })
 //!     .open()
 //!     .await?;

@@ -18,7 +18,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_graph::channel::LastValue;
-use weftwork_graph::{ChannelDef, CompiledGraph, NodeResult, OUTPUT, TaskInput};
+use weftwork_graph::{ChannelDef, CompiledGraph, InvalidGraph, NodeResult, OUTPUT, TaskInput};
 use weftwork_models::{ChatModel, IntoModel};
 use weftwork_schema::{Checker, Quotes};
 use weftwork_tools::input_schema;
@@ -140,7 +140,7 @@ impl<P: Params> PromptAgent<P> {
 impl<P: Params> Compile for kind::Prompt<P> {
     fn compile(agent: Agent<Self>) -> Result<CompiledGraph, AgentError> {
         let Agent { mut options, kind } = agent;
-        let fixed = kind.fixed.transpose()?;
+        let fixed = kind.fixed.transpose().map_err(InvalidGraph::from)?;
         let channels = match &fixed {
             Some(_) => Map::new(),
             None => param_channels::<P>(&options.name, &kind.schema)?,
@@ -160,21 +160,23 @@ impl<P: Params> Compile for kind::Prompt<P> {
         };
         if let Some(params) = &hosted.fixed {
             // Its problems show before the first run.
-            hosted.render(params, &ThreadId::from_uuid(uuid::Uuid::nil()))?;
+            let nobody = ThreadId::from_uuid(uuid::Uuid::nil());
+            hosted.render(params, &nobody).map_err(InvalidGraph::from)?;
         }
         let checker = checker_of(&kind.schema, &channels);
         let model = Arc::clone(&kind.model);
         let id = hosted.id.clone();
         let agent = ReactAgent::from_options(options, kind.model);
-        let graph = react_graph(agent)?.channel(Session::channel()).with(hosted).check_input(
+        let mut graph = react_graph(agent)?.channel(Session::channel()).with(hosted).check_input(
             move |input| {
                 check_new_media(&*model, input)?;
                 check_params(&id, checker.as_ref(), input)
             },
         );
-        let graph = channels.into_iter().fold(graph, |graph, (name, schema)| {
-            graph.channel(ChannelDef::new(name, LastValue::<Value>::new()).with_schema(schema))
-        });
+        for (name, schema) in channels {
+            let channel = ChannelDef::new(name, LastValue::<Value>::new()).with_schema(schema);
+            graph = graph.channel(channel);
+        }
         Ok(graph.build()?)
     }
 }
@@ -226,9 +228,10 @@ fn checker_of(schema: &Value, channels: &Map<String, Value>) -> Option<Checker> 
 fn check_params(id: &PromptId, checker: Option<&Checker>, input: &Value) -> Result<(), Fault> {
     let Some(checker) = checker else { return Ok(()) };
     let Some(members) = input.as_object() else { return Ok(()) };
-    let given = members.iter().filter(|(name, _)| !TAKEN.contains(&name.as_str()));
-    let given: Map<String, Value> =
-        given.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut given = members.clone();
+    for name in TAKEN {
+        given.remove(name);
+    }
     checker.check(&Value::Object(given), Quotes::Values).map_err(|problem| {
         let reason = format!("the parameters do not fit: {problem}");
         PromptError::Parameters { prompt: id.clone(), reason }.fault()

@@ -1,6 +1,7 @@
 //! Errors of prompts.
 
 use super::PromptId;
+use weftwork_graph::InvalidGraph;
 use weftwork_tools::ToolBoxErrors;
 use weftwork_types::ErrorCode;
 use weftwork_types::canonical::Hash;
@@ -89,4 +90,10 @@ impl PromptError {
 
 fn list_problems(problems: &[String]) -> String {
     problems.iter().map(|problem| format!("\n  - {problem}")).collect()
+}
+
+impl From<PromptError> for InvalidGraph {
+    fn from(error: PromptError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
 }

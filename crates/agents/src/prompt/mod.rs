@@ -12,8 +12,7 @@ pub(crate) use render::{OPENED, opened_event};
 pub use render::{Rendered, RenderedSection};
 pub use section::{Section, Visibility};
 
-use crate::agent::TypedOutput;
-use crate::output::OutputSpec;
+use crate::output::{OutputSpec, TypedOutput};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

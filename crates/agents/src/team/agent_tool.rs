@@ -1,6 +1,7 @@
 //! Agents as tools of other agents.
 
 use super::member::{Member, Work, added_work};
+use crate::agent::{Agent, AgentKind};
 use crate::calls::CallingNode;
 use crate::error::AgentError;
 use schemars::JsonSchema;
@@ -69,6 +70,21 @@ pub fn as_tool(
         }
     });
     Ok(tool.timeout(TIMEOUT))
+}
+
+impl<K: AgentKind> Agent<K> {
+    /// Returns the agent as a tool of other agents: each call gives it a request, and its last answer
+    /// is the result. See [`as_tool`](crate::as_tool()).
+    ///
+    /// # Errors
+    /// [`AgentError`] as for [`build`](Self::build), or if the agent has no conversation.
+    pub fn as_tool(
+        self,
+        name: impl Into<String>,
+        description: impl Into<String>,
+    ) -> Result<FnTool, AgentError> {
+        as_tool(self.build()?, name, description)
+    }
 }
 
 async fn answer_of_member(

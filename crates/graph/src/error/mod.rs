@@ -2,6 +2,7 @@
 
 mod build;
 mod code;
+mod invalid_graph;
 mod node;
 mod not_resumable;
 mod runtime;
@@ -9,6 +10,7 @@ mod runtime;
 pub use build::BuildError;
 pub use code::NODE_FAILED;
 pub(crate) use code::{NODE_CANCELLED, NODE_PANICKED, NODE_TIMED_OUT};
+pub use invalid_graph::InvalidGraph;
 pub use node::NodeError;
 pub(crate) use node::{Drain, Stop, cut_off};
 pub use not_resumable::NotResumable;

@@ -2,8 +2,8 @@
 
 use super::build::BuildError;
 use super::code::{CRASH_LOOP, NO_DEPENDENCIES, NODE_FAILED, UNFIT};
+use super::invalid_graph::InvalidGraph;
 use super::not_resumable::NotResumable;
-use crate::into_graph::InvalidGraph;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_types::canonical::DEPTH_MAX;

@@ -14,6 +14,7 @@ mod executor;
 mod front_ends;
 mod graphs;
 mod habits;
+mod hosted_prompts;
 mod ids;
 mod instances;
 mod keys;

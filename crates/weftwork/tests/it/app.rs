@@ -243,7 +243,7 @@ async fn a_node_made_due_by_an_update_is_resumed() {
     let app = app.agent("two", move |_| {
         let channels = vec![ChannelDef::new("log", Append::<String>::new())];
         let graph = Graph::<Dynamic>::dynamic("two", channels).node("a", a);
-        Ok(graph.node("b", b).edge(START, "a").edge("a", "b").build()?)
+        graph.node("b", b).edge(START, "a").edge("a", "b")
     });
     let app = app.open().await.expect("opens");
     let thread = ThreadId::new("t").expect("an id");
