@@ -12,7 +12,7 @@ use crate::fork::{ForkSource, copy_thread, fork_thread};
 use crate::modes::Selection;
 use crate::runtime::{OutputStream, Runtime};
 use crate::view::ThreadView;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateForm, StateQuery};
