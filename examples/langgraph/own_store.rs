@@ -50,7 +50,7 @@ impl OwnRows {
     ) -> BoxFuture<'a, table::Result<T>> {
         Box::pin(async move {
             let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut run = || {
+            let run = || {
                 let transaction = database.transaction_with_behavior(behavior)?;
                 let done = work(&transaction)?;
                 transaction.commit()?;

@@ -89,10 +89,9 @@ async fn parameters_that_are_missing_or_do_not_fit_are_named() {
         assert!(fault.1.contains(part), "{part}: {}", fault.1);
     }
     // Nothing of these is stored.
-    for (input, part) in [
-        (json!({"city": "Bern", "days": 0}), "minimum"),
-        (json!({"city": 7, "days": 1}), "/city"),
-    ] {
+    for (input, part) in
+        [(json!({"city": "Bern", "days": 0}), "minimum"), (json!({"city": 7, "days": 1}), "/city")]
+    {
         let error = thread.start(input).await.expect_err("refused").to_string();
         assert!(error.contains(part), "{error}");
     }

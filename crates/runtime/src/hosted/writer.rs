@@ -264,7 +264,7 @@ impl Writer {
         let finish = Some(outcome.stored());
         let wakes_at = match outcome {
             RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. } if batch.is_empty() => {
-                self.still_wakes(&last.interrupts).await
+                self.still_wakes(&last.interrupts).await?
             }
             _ => last.wakes_at,
         };
@@ -321,6 +321,8 @@ impl Writer {
         let interrupts = match self.context.store.interrupts(&self.who, &self.claim.at.thread).await
         {
             Ok(rows) => open_questions(rows),
+            // Without the questions the end would close them: it is recorded when they can be read.
+            Err(error) if error.is_retriable() => return Err(error),
             Err(error) => {
                 tracing::warn!(%error, run = %self.claim.at.run, "cannot read the open questions");
                 Vec::new()
@@ -328,7 +330,7 @@ impl Writer {
         };
         let events = vec![AiEvent::Done { outcome: outcome.status() }];
         let finish = Some(outcome);
-        let wakes_at = self.still_wakes(&interrupts).await;
+        let wakes_at = self.still_wakes(&interrupts).await?;
         let mut commit = Commit { interrupts, events, finish, wakes_at, ..Commit::default() };
         self.commit_once(&mut state, &mut commit).await?;
         wakes_at.into_iter().for_each(|at| self.context.timers.add(at));
@@ -336,14 +338,17 @@ impl Writer {
     }
 
     /// Time at which the thread wakes after a run that made no progress.
-    async fn still_wakes(&self, open: &[Interrupt]) -> Option<Timestamp> {
+    async fn still_wakes(&self, open: &[Interrupt]) -> Result<Option<Timestamp>, StoreError> {
         let store = self.context.store.as_ref();
         let at = &self.claim.at;
-        let found = wakes_as_before(store, &self.who, at, open).await;
-        found.unwrap_or_else(|error| {
-            tracing::warn!(%error, run = %at.run, "cannot read when the thread was to wake");
-            None
-        })
+        match wakes_as_before(store, &self.who, at, open).await {
+            // Without the time the thread would never wake.
+            Err(error) if !error.is_retriable() => {
+                tracing::warn!(%error, run = %at.run, "cannot read when the thread was to wake");
+                Ok(None)
+            }
+            found => found,
+        }
     }
 
     /// Commits, and waits while the store is full or unreachable; the run pauses meanwhile. A run

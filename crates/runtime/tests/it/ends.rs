@@ -125,6 +125,49 @@ async fn input_that_is_refused_leaves_open_questions_open() {
     assert_eq!(output["log"], json!(["\"yes\""]));
 }
 
+/// A read of the questions fails once, each in its turn: those of the request, of the claim and of the
+/// end. No failure closes the question, and the run ends.
+#[tokio::test(start_paused = true)]
+async fn questions_that_cannot_be_read_for_a_while_stay_open() {
+    let mut reads = 0;
+    for failing in 0.. {
+        let faulty = Faulty::new(crate::support::store());
+        let clock = Arc::new(ManualClock::moved_by_sleeps());
+        let bench = Bench::with_clock(faulty.clone(), asking(), clock).await;
+        let open = interrupted(bench.start(json!({})).await);
+        let read = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&read);
+        faulty.interfere(move |point, moment, _| {
+            let is_read = point == "interrupts" && moment == Moment::Before;
+            if is_read && counter.fetch_add(1, Ordering::SeqCst) == failing {
+                let location = "faulty".to_owned();
+                let reason = "no connection".to_owned();
+                return Err(StoreError::Unavailable { location, reason, retriable: true });
+            }
+            Ok(Duration::ZERO)
+        });
+        let refused = Bench::request(RunInput::Start { input: json!({"lag": 1}) });
+        if let Ok(handle) = bench.runtime.execute(refused).await {
+            assert_eq!(failed(handle.outcome.await).0, "W0105", "read {failing}");
+        }
+        let status = async || {
+            let row = bench.store.thread(&Principal::local(), &thread()).await.expect("reads");
+            row.status
+        };
+        while !status().await.is_some_and(RunStatus::is_final) {
+            tokio::task::yield_now().await;
+        }
+        reads = read.load(Ordering::SeqCst);
+        refuse(&faulty, |_| false);
+        assert_eq!(open_questions(&bench).await, open, "read {failing}");
+        completed(bench.resume([(open[0], json!("yes"))].into()).await);
+        if failing >= reads {
+            break;
+        }
+    }
+    assert!(reads >= 2, "{reads} reads");
+}
+
 #[tokio::test]
 async fn a_limit_of_no_steps_leaves_open_questions_open() {
     let bench = Bench::new(asking()).await;

@@ -192,7 +192,14 @@ ReadEvents {
     fn pieces<'a>(who: &'a Principal, at: &'a RunRef, after: Position, limit: usize) -> Vec<Piece>;
 }
 ReadInterrupts {
-    fn interrupts<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<InterruptRow>;
+} => by hand {
+    fn interrupts<'a>(
+        &'a self,
+        w: &'a Principal,
+        t: &'a ThreadId,
+    ) -> BoxFuture<'a, Result<Vec<InterruptRow>>> {
+        Box::pin(self.at("interrupts", None, move || self.inner.interrupts(w, t)))
+    }
 }
 JournalRead {
     fn calls<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<CallRecord>;
