@@ -22,7 +22,7 @@ pub struct Conformance {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum RunsName {
+pub(crate) enum RunsName {
     /// Runs of this program
     Local,
     /// Runs on the threads of a runtime, each under a claim
@@ -30,7 +30,7 @@ pub enum RunsName {
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub enum ModeName {
+pub(crate) enum ModeName {
     /// Execute once, as in normal use
     Straight,
     /// Execute each run apart from the reader of its events, who reads them as they come
@@ -42,7 +42,7 @@ pub enum ModeName {
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub enum ProfileName {
+pub(crate) enum ProfileName {
     Langgraph,
     Weft,
 }

@@ -121,7 +121,7 @@ pub struct SendActivity {
 
 /// Time before which an activity does not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begin {
+pub(crate) enum Begin {
     At(Timestamp),
     After(Duration),
 }

@@ -68,7 +68,7 @@ pub struct RunList {
 
 /// A position in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
+pub(crate) enum After {
     Event(Position),
     Frame(Position),
 }
