@@ -198,6 +198,7 @@ impl Client {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "a test has few of them")]
 #[derive(Debug, Clone)]
 enum Output {
     Change(TextChange),
