@@ -5,12 +5,10 @@ mod log;
 mod reported;
 #[cfg(test)]
 mod tests;
-mod texts;
 mod thread;
 
 pub(crate) use follower::Follower;
 pub(crate) use log::RunLog;
-pub(crate) use texts::{LoggedOutput, complete_texts};
 pub use thread::FollowFrom;
 pub(crate) use thread::{ThreadRuns, ThreadStart, last_seq};
 

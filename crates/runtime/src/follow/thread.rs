@@ -21,8 +21,8 @@ const LOG_PAGE: usize = 256;
 pub enum FollowFrom {
     /// The start of the run, or of the first run of the thread.
     Start,
-    /// What happens from now on. Of a thread, it is the first run that has not ended, from its
-    /// start; if all have ended, the next run.
+    /// The first run that has not ended, from its start; if all have ended, the next run, or for a
+    /// run what follows if it is requeued.
     #[default]
     Now,
     /// The output after a position, which the client has received.

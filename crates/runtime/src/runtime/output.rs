@@ -1,17 +1,68 @@
 //! Output of runs with the texts that its reader lacks.
 
-use super::FollowFrom;
-use crate::modes::{Events, RunOutput, Selection, Texts};
-use crate::runtime::{Output, OutputStream};
+use crate::follow::FollowFrom;
+use crate::modes::{Events, Frame, RunOutput, Selection, Texts};
 use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_types::BoxStream;
 use weftwork_types::event::{
-    AiEvent, Position, ReadText, RunEvent, StreamPosition, TextChange, TextReader,
+    AiEvent, Position, ReadText, RunEvent, StreamPosition, TextChange, TextPart, TextReader,
 };
 use weftwork_types::run::RunRef;
+
+/// Output of a run, or of one of the runs of a thread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// The run.
+    pub run: RunRef,
+    /// Its output.
+    pub output: RunOutput,
+    /// Position of a client that has received this output and all output before it. A client that
+    /// reconnects with it, also as text, gets what follows.
+    pub position: StreamPosition,
+}
+
+impl Output {
+    /// Returns the place from which a client follows the run or its thread that has received this
+    /// output and all output before it.
+    #[must_use]
+    pub fn start_after(&self) -> FollowFrom {
+        FollowFrom::After(self.position.clone())
+    }
+
+    /// Returns the event; `None` for frames and changes of texts.
+    #[must_use]
+    pub fn event(&self) -> Option<&RunEvent> {
+        match &self.output {
+            RunOutput::Event(event) => Some(event),
+            _ => None,
+        }
+    }
+
+    /// Returns the part of a text; `None` for other output.
+    #[must_use]
+    pub fn text(&self) -> Option<&TextPart> {
+        match &self.output {
+            RunOutput::Text(part) => Some(part),
+            _ => None,
+        }
+    }
+
+    /// Returns the frame; `None` for other output.
+    #[must_use]
+    pub fn into_frame(self) -> Option<Arc<Frame>> {
+        match self.output {
+            RunOutput::Frame(frame) => Some(frame),
+            _ => None,
+        }
+    }
+}
+
+/// The output of runs. An error is the last element.
+pub type OutputStream = BoxStream<'static, Result<Output, RuntimeError>>;
 
 /// Output of a run, before the texts that its reader lacks are found.
 #[derive(Debug)]

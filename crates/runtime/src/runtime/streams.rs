@@ -1,70 +1,18 @@
 //! Following the output of runs and threads.
 
 use super::core::Runtime;
-use crate::follow::{
-    FollowFrom, Follower, LoggedOutput, ThreadRuns, ThreadStart, complete_texts, last_seq,
-};
-use crate::modes::{Followed, Frame, RunOutput, Selection, Source, Until, follow_output};
+use super::output::{LoggedOutput, OutputStream, complete_texts};
+use crate::follow::{FollowFrom, Follower, ThreadRuns, ThreadStart, last_seq};
+use crate::modes::{Followed, RunOutput, Selection, Source, Until, follow_output};
 use futures_util::stream::unfold;
 use futures_util::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::Modes;
 use weftwork_store::invariants;
-use weftwork_types::event::{Position, RunEvent, StreamPosition, TextPart};
+use weftwork_types::event::Position;
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, BoxStream, Principal, ThreadId};
-
-/// Output of a run, or of one of the runs of a thread.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Output {
-    /// The run.
-    pub run: RunRef,
-    /// Its output.
-    pub output: RunOutput,
-    /// Position of a client that has received this output and all output before it. A client that
-    /// reconnects with it, also as text, gets what follows.
-    pub position: StreamPosition,
-}
-
-impl Output {
-    /// Returns the place from which a client follows the run or its thread that has received this
-    /// output and all output before it.
-    #[must_use]
-    pub fn start_after(&self) -> FollowFrom {
-        FollowFrom::After(self.position.clone())
-    }
-
-    /// Returns the event; `None` for frames and changes of texts.
-    #[must_use]
-    pub fn event(&self) -> Option<&RunEvent> {
-        match &self.output {
-            RunOutput::Event(event) => Some(event),
-            _ => None,
-        }
-    }
-
-    /// Returns the part of a text; `None` for other output.
-    #[must_use]
-    pub fn text(&self) -> Option<&TextPart> {
-        match &self.output {
-            RunOutput::Text(part) => Some(part),
-            _ => None,
-        }
-    }
-
-    /// Returns the frame; `None` for other output.
-    #[must_use]
-    pub fn into_frame(self) -> Option<Arc<Frame>> {
-        match self.output {
-            RunOutput::Frame(frame) => Some(frame),
-            _ => None,
-        }
-    }
-}
-
-/// The output of runs. An error is the last element.
-pub type OutputStream = BoxStream<'static, Result<Output, RuntimeError>>;
 
 /// The output of runs as their logs have it.
 type LoggedStream = BoxStream<'static, Result<LoggedOutput, RuntimeError>>;
@@ -101,8 +49,12 @@ impl sealed::Opens for RunRef {
             let after = match from {
                 FollowFrom::Start => Position::START,
                 FollowFrom::Now => {
-                    let last = last_seq(runtime.store().as_ref(), who, self).await?;
-                    Position::after(last).after_frames()
+                    let store = runtime.store().as_ref();
+                    match store.run(who, self).await?.status.is_final() {
+                        true => Position::after(last_seq(store, who, self).await?).after_frames(),
+                        // From the beginning of its texts.
+                        false => Position::START,
+                    }
                 }
                 FollowFrom::After(after) if after.run.as_ref().is_none_or(|of| *of == self.run) => {
                     after.at

@@ -1,7 +1,7 @@
 //! Clients that leave at any output and come back: the texts that they have at the end are those of
 //! the messages, byte for byte, also if the process of the run dies meanwhile.
 
-use crate::support::{Bench, Durability, Place, moving, store, within};
+use crate::support::{Bench, Durability, Place, moving, store, thread, within};
 use futures_util::{FutureExt, StreamExt};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -17,11 +17,11 @@ use weftwork_graph::{
 use weftwork_runtime::{FollowFrom, Output, OutputStream, RunOutput, Selection};
 use weftwork_store::Store;
 use weftwork_testkit::ManualClock;
-use weftwork_types::Principal;
-use weftwork_types::event::{AiEvent, AttemptReset, StreamPosition, TextSource};
+use weftwork_types::event::{AiEvent, AttemptReset, Position, StreamPosition, TextSource};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::{RunInput, RunRef};
+use weftwork_types::{Principal, RunId};
 
 const NODES: [&str; 3] = ["a", "b", "c"];
 
@@ -127,6 +127,7 @@ struct Client {
     texts: BTreeMap<TextSource, String>,
     seqs: Vec<u64>,
     finals: usize,
+    resets: usize,
 }
 
 impl Client {
@@ -137,7 +138,10 @@ impl Client {
                 assert_eq!(text.len(), part.start, "{part:?} after {text:?}");
                 text.push_str(&part.text);
             }
-            RunOutput::Reset(source) => drop(self.texts.remove(source)),
+            RunOutput::Reset(source) => {
+                self.resets += 1;
+                self.texts.remove(source);
+            }
             RunOutput::Event(event) => {
                 self.seqs.extend(event.seq);
                 if let AiEvent::MessageFinal { message } = &event.event {
@@ -332,5 +336,40 @@ async fn text_beyond_what_is_stored_comes_with_its_message() {
     for mut reader in readers {
         reader.receive_rest(&clock).await;
         reader.client.check_end(last);
+        assert_eq!(reader.client.resets, 0, "nothing with a gap was taken back");
     }
+}
+
+#[tokio::test]
+async fn positions_are_of_the_run_that_is_followed() {
+    let store = store();
+    let clock = ManualClock::new();
+    let (here, prompters) = graph();
+    let bench = process(&store, &clock, here).await;
+    let request = Bench::request(RunInput::Start { input: json!({}) });
+    let handle = bench.runtime.execute(request).await.expect("accepted");
+    let follow = async |from: FollowFrom| {
+        let select = Selection::default();
+        bench.runtime.follow(&Principal::local(), &handle.run, from, select).await
+    };
+    let mut live = follow(FollowFrom::Now).await.expect("follows");
+    for node in NODES {
+        tell(&prompters, &Told { node, act: Act::Say("hm".to_owned()) });
+        tell(&prompters, &Told { node, act: Act::End });
+    }
+    let mut client = Client::default();
+    while let Some(output) = moving(&clock, live.next()).await {
+        client.receive(&output.expect("reads"));
+    }
+    client.check_end(*client.seqs.last().expect("events"));
+    let after = follow(FollowFrom::Now).await.expect("follows");
+    assert_eq!(moving(&clock, after.collect::<Vec<_>>()).await, [], "it has ended");
+    let other = RunId::new("other").expect("an id");
+    let refused = follow(FollowFrom::in_run(other, Position::START)).await.err();
+    assert_eq!(refused.expect("is refused").code().0, "W0201");
+    // Of a thread, a position names its run.
+    let at = Position::after(3);
+    let of_thread =
+        bench.runtime.follow(&Principal::local(), &thread(), at, Selection::default()).await;
+    assert_eq!(of_thread.err().expect("is refused").code().0, "W0201");
 }
