@@ -125,8 +125,7 @@ async fn input_that_is_refused_leaves_open_questions_open() {
     assert_eq!(output["log"], json!(["\"yes\""]));
 }
 
-/// Of the reads of the questions by a failing run, one fails. None closes the question, and the
-/// run ends.
+/// Tries a failure of each read of the questions by a failing run: none closes the question.
 #[tokio::test(start_paused = true)]
 async fn questions_that_cannot_be_read_for_a_while_stay_open() {
     let mut reads = 0;

@@ -35,7 +35,7 @@ fn read_hex(text: &str) -> Option<u32> {
 struct PartialMessage {
     /// Text of the attempt that produces the message.
     text: String,
-    /// What a client has that received all of it.
+    /// Record of a client that received all of it.
     whole: ReceivedText,
     /// Text that the client has, perhaps of an attempt that failed.
     received: Option<ReceivedText>,

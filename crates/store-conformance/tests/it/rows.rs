@@ -295,7 +295,7 @@ fn a_blob_is_not_collected_once_another_checkpoint_refers_to_it() {
         });
         stop_referring(&store, "t");
         let before_write = Mutex::new(vec![interference]);
-        let ours = RowStore::new(Interrupted { rows, before_write, fails: false });
+        let ours = RowStore::new(Interrupted { rows, before_write, fails: None });
         assert_eq!(ready(ours.collect_blobs(&us())), Ok(0), "case {n}");
         assert!(blob(&store).is_some(), "case {n}");
     }
@@ -311,7 +311,7 @@ fn a_checkpoint_keeps_the_blob_that_is_collected_while_it_is_written() {
         assert_eq!(ready(RowStore::new(Arc::clone(rows)).collect_blobs(&us())), Ok(1));
     });
     let before_write = Mutex::new(vec![interference]);
-    let ours = RowStore::new(Interrupted { rows, before_write, fails: false });
+    let ours = RowStore::new(Interrupted { rows, before_write, fails: None });
     refer(&ours, "t2");
     assert_eq!(blob(&store).as_deref(), Some(&b"a large text"[..]));
 }
@@ -323,7 +323,15 @@ type Interference = Box<dyn FnOnce(&Arc<MemoryRows>) + Send>;
 struct Interrupted {
     rows: Arc<MemoryRows>,
     before_write: Mutex<Vec<Interference>>,
-    fails: bool,
+    fails: Option<Fails>,
+}
+
+/// The moment at which a write fails.
+#[derive(Clone, Copy)]
+enum Fails {
+    Before,
+    /// After the batch was written, as when a connection breaks.
+    After,
 }
 
 impl std::fmt::Debug for Interrupted {
@@ -355,7 +363,10 @@ impl Rows for Interrupted {
         if let Some(interfere) = next {
             interfere(&self.rows);
         }
-        if self.fails {
+        if let Some(fails) = self.fails {
+            if matches!(fails, Fails::After) {
+                assert_eq!(ready(self.rows.write(batch)), Ok(Written::Done));
+            }
             let location = self.location().to_owned();
             let reason = "broken".to_owned();
             let error = StoreError::Unavailable { location, reason, retriable: true };
@@ -386,7 +397,7 @@ fn an_operation_that_loses_sees_what_the_other_did() {
         ready(other.claim(&us(), &at("t"), &worker("other"), Timestamp(1_001))).expect("claims");
     });
     let before_write = Mutex::new(vec![interference]);
-    let ours = RowStore::new(Interrupted { rows: Arc::clone(&rows), before_write, fails: false });
+    let ours = RowStore::new(Interrupted { rows: Arc::clone(&rows), before_write, fails: None });
     let refused = ready(ours.claim(&us(), &at("t"), &worker("ours"), Timestamp(1_001)));
     assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
     let run = ready(other.run(&us(), &at("t"))).expect("reads");
@@ -401,7 +412,7 @@ fn an_operation_that_loses_sees_what_the_other_did() {
         ready(RowStore::new(Arc::clone(rows)).keep_alive(row)).expect("renews");
     });
     let before_write = Mutex::new(vec![renewed]);
-    let ours = RowStore::new(Interrupted { rows: Arc::clone(&rows), before_write, fails: false });
+    let ours = RowStore::new(Interrupted { rows: Arc::clone(&rows), before_write, fails: None });
     let refused = ready(ours.claim(&us(), &at("t"), &worker("ours"), Timestamp(9_600)));
     assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
 }
@@ -413,13 +424,39 @@ fn an_operation_whose_write_fails_leaves_nothing() {
     ready(store.create_run(&us(), new_run("t"), BTreeMap::new())).expect("creates");
     let before = everything(&rows);
     let before_write = Mutex::default();
-    let broken = RowStore::new(Interrupted { rows: Arc::clone(&rows), before_write, fails: true });
+    let broken = RowStore::new(Interrupted {
+        rows: Arc::clone(&rows),
+        before_write,
+        fails: Some(Fails::Before),
+    });
     let claimed = ready(broken.claim(&us(), &at("t"), &worker("w"), Timestamp(1_001)));
     assert!(matches!(claimed, Err(StoreError::Unavailable { retriable: true, .. })));
     let created = ready(broken.create_run(&us(), new_run("u"), BTreeMap::new()));
     assert!(matches!(created, Err(StoreError::Unavailable { .. })));
     assert_eq!(everything(&rows), before);
     assert!(ready(store.claim(&us(), &at("t"), &worker("w"), Timestamp(1_001))).is_ok());
+}
+
+#[test]
+fn a_write_of_unknown_outcome_is_found() {
+    let rows = Arc::new(MemoryRows::default());
+    let before_write = Mutex::default();
+    let fails = Some(Fails::After);
+    let store = RowStore::new(Interrupted { rows: Arc::clone(&rows), before_write, fails });
+    ready(store.create_run(&us(), new_run("t"), BTreeMap::new())).expect("creates");
+    let claimed = ready(store.claim(&us(), &at("t"), &worker("w"), Timestamp(1_001)));
+    let (claim, _) = claimed.expect("claims");
+    for n in 1..=2 {
+        let commit = Commit {
+            events: vec![AiEvent::custom(json!({"n": n}))],
+            at: Timestamp(1_002),
+            ..Commit::default()
+        };
+        let committed = ready(store.commit(&us(), &claim, commit)).expect("commits");
+        assert_eq!(committed.first_seq, n, "each is written once");
+    }
+    let run = ready(RowStore::new(rows).run(&us(), &at("t"))).expect("reads");
+    assert_eq!(run.fence, 1);
 }
 
 #[test]
@@ -435,7 +472,7 @@ fn an_operation_that_always_loses_ends() {
         })
     };
     let before_write = Mutex::new((0..1_000).map(|_| interference()).collect());
-    let ours = RowStore::new(Interrupted { rows, before_write, fails: false });
+    let ours = RowStore::new(Interrupted { rows, before_write, fails: None });
     let to = Sequence::new("test:queue", "q");
     let content = Content::json(1, &json!(2)).expect("JSON");
     let write = SequenceWrite::append(to, content);

@@ -1,7 +1,7 @@
 //! Checkpoints in memory.
 
 use super::scope::{Need, Part, Scope};
-use super::{Backend, TableStore, Tables, scope};
+use super::{Backend, TableStore, Tables, partial_scope};
 use crate::checkpoint::{
     Body, CheckpointBatch, CheckpointNamespace, FoundCheckpoint, NewCheckpoint, NewPending,
     Pending, ReadCheckpoints, WriteCheckpoints,
@@ -201,7 +201,8 @@ impl<B: Backend> ReadCheckpoints for TableStore<B> {
         at: &'a CheckpointNamespace,
         id: Option<CheckpointId>,
     ) -> BoxFuture<'a, Result<Option<FoundCheckpoint>>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, Part::checkpoint(&at.ns, id)));
+        let scope =
+            partial_scope::<B>(|| Scope::part(&who.org, &at.thread, Part::checkpoint(&at.ns, id)));
         self.backend.read(scope, move |tables| {
             let found = tables.checkpoints.graph(&who.org, at).and_then(|graph| {
                 let checkpoint = match id {
@@ -221,7 +222,7 @@ impl<B: Backend> ReadCheckpoints for TableStore<B> {
         ids: Vec<CheckpointId>,
     ) -> BoxFuture<'a, Result<Vec<Body>>> {
         let part = || Part::Bodies { ns: at.ns.clone(), ids: ids.clone() };
-        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
         self.backend.read(scope, move |tables| {
             let graph = tables.checkpoints.graph(&who.org, at);
             let found = ids.into_iter().filter_map(|id| graph?.checkpoints.get(&id));
@@ -237,7 +238,7 @@ impl<B: Backend> ReadCheckpoints for TableStore<B> {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<FoundCheckpoint>>> {
         let part = || Part::Page { ns: at.ns.clone(), before, limit };
-        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
         self.backend.read(scope, move |tables| {
             let Some(graph) = tables.checkpoints.graph(&who.org, at) else { return Ok(Vec::new()) };
             let end = before.map_or(Bound::Unbounded, Bound::Excluded);
@@ -251,7 +252,7 @@ impl<B: Backend> ReadCheckpoints for TableStore<B> {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<CheckpointNamespace>>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::Namespaces));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, thread, Part::Namespaces));
         self.backend.read(scope, move |tables| {
             let graphs = tables.checkpoints.threads.get(&(who.org.clone(), thread.clone()));
             let filled = graphs.into_iter().flatten().filter(|(_, g)| !g.checkpoints.is_empty());
@@ -266,7 +267,7 @@ impl<B: Backend> ReadCheckpoints for TableStore<B> {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<CheckpointId>>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::Namespaces));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, thread, Part::Namespaces));
         self.backend.read(scope, move |tables| {
             let graphs = tables.checkpoints.threads.get(&(who.org.clone(), thread.clone()));
             let graphs = graphs.into_iter().flat_map(BTreeMap::values);
@@ -279,7 +280,7 @@ impl<B: Backend> ReadCheckpoints for TableStore<B> {
         who: &'a Principal,
         hash: Hash,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
-        let scope = scope::<B>(|| Scope::of(Need::Blob { org: who.org.clone(), hash }));
+        let scope = partial_scope::<B>(|| Scope::of(Need::Blob { org: who.org.clone(), hash }));
         self.backend.read(scope, move |tables| {
             Ok(tables.checkpoints.blobs.get(&(who.org.clone(), hash)).cloned())
         })
@@ -290,7 +291,7 @@ impl<B: Backend> ReadCheckpoints for TableStore<B> {
         who: &'a Principal,
         hash: Hash,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>>> {
-        let scope = scope::<B>(|| Scope::of(Need::Layout { org: who.org.clone(), hash }));
+        let scope = partial_scope::<B>(|| Scope::of(Need::Layout { org: who.org.clone(), hash }));
         self.backend.read(scope, move |tables| {
             Ok(tables.checkpoints.layouts.get(&(who.org.clone(), hash)).cloned())
         })
@@ -304,7 +305,7 @@ impl<B: Backend> WriteCheckpoints for TableStore<B> {
         thread: &'a ThreadId,
         batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::batch(&batch)));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, thread, Part::batch(&batch)));
         self.backend.write(scope, move |tables| {
             tables.checkpoints.put_batch(&who.org, thread, batch);
             Ok(())
@@ -318,7 +319,7 @@ impl<B: Backend> WriteCheckpoints for TableStore<B> {
         newest: CheckpointId,
         batch: CheckpointBatch,
     ) -> BoxFuture<'a, Result<()>> {
-        let scope = scope::<B>(|| {
+        let scope = partial_scope::<B>(|| {
             let mut scope = Scope::part(&who.org, &at.thread, Part::Checkpoints);
             scope.add_part(Part::batch(&batch));
             scope
@@ -336,7 +337,7 @@ impl<B: Backend> WriteCheckpoints for TableStore<B> {
         from: &'a ThreadId,
         to: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
-        let scope = scope::<B>(|| {
+        let scope = partial_scope::<B>(|| {
             let mut scope = Scope::part(&who.org, from, Part::Checkpoints);
             scope.add_part(Part::References);
             scope.add(Need::Thread(who.org.clone(), to.clone(), vec![Part::Checkpoints]));
@@ -356,7 +357,7 @@ impl<B: Backend> WriteCheckpoints for TableStore<B> {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::Checkpoints));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, thread, Part::Checkpoints));
         self.backend.write(scope, move |tables| {
             tables.checkpoints.delete(&who.org, thread);
             tables.move_head(&who.org, thread);

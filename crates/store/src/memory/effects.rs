@@ -1,7 +1,7 @@
 //! Sequence writes in memory.
 
 use super::scope::{Need, Scope};
-use super::{Backend, TableStore, Tables, scope};
+use super::{Backend, TableStore, Tables, partial_scope};
 use crate::effect::{
     Change, Content, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable,
     SequenceWrite, check_all, of_thread,
@@ -114,7 +114,7 @@ impl<B: Backend> SequenceTable for TableStore<B> {
         query: SequenceQuery,
     ) -> BoxFuture<'a, Result<Vec<SequenceRow>>> {
         let need = || Need::Records { org: who.org.clone(), query: query.clone() };
-        let scope = scope::<B>(|| Scope::of(need()));
+        let scope = partial_scope::<B>(|| Scope::of(need()));
         self.backend.read(scope, move |tables| Ok(tables.sequences.read(&who.org, &query)))
     }
 
@@ -124,7 +124,7 @@ impl<B: Backend> SequenceTable for TableStore<B> {
         sequence: &'a Sequence,
     ) -> BoxFuture<'a, Result<u64>> {
         let need = || Need::Sequence { org: who.org.clone(), sequence: sequence.clone(), up_to: 0 };
-        let scope = scope::<B>(|| Scope::of(need()));
+        let scope = partial_scope::<B>(|| Scope::of(need()));
         self.backend.read(scope, move |tables| Ok(tables.sequences.version(&who.org, sequence)))
     }
 
@@ -134,7 +134,7 @@ impl<B: Backend> SequenceTable for TableStore<B> {
         effects: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
-        let scope = scope::<B>(|| Scope::of_writes(&who.org, &effects));
+        let scope = partial_scope::<B>(|| Scope::of_writes(&who.org, &effects));
         self.backend.write(scope, move |tables| tables.apply_effects(&who.org, effects, at))
     }
 }

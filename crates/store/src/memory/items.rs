@@ -1,5 +1,5 @@
 use super::scope::{Need, Scope};
-use super::{Backend, TableStore, Tables, scope};
+use super::{Backend, TableStore, Tables, partial_scope};
 use crate::items::{
     Item, ItemQuery, ItemRef, ItemTable, Namespace, NamespaceQuery, Prefix, PutOptions, StoredItem,
     Ttl,
@@ -16,7 +16,7 @@ impl<B: Backend> ItemTable for TableStore<B> {
         ttl: Ttl,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<Item>>> {
-        let scope = scope::<B>(|| Scope::of(Need::item(&who.org, at)));
+        let scope = partial_scope::<B>(|| Scope::of(Need::item(&who.org, at)));
         let get = move |tables: &mut Tables| Ok(tables.items.get(&who.org, at, ttl, now));
         match ttl {
             Ttl::Refresh => self.backend.write(scope, get),
@@ -31,7 +31,7 @@ impl<B: Backend> ItemTable for TableStore<B> {
         query: &'a ItemQuery,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<Item>>> {
-        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        let scope = partial_scope::<B>(|| Scope::of(Need::items(&who.org)));
         let search = move |tables: &mut Tables| tables.items.search(&who.org, within, query, now);
         match query.ttl {
             Ttl::Refresh => self.backend.write(scope, search),
@@ -45,7 +45,7 @@ impl<B: Backend> ItemTable for TableStore<B> {
         query: &'a NamespaceQuery,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
-        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        let scope = partial_scope::<B>(|| Scope::of(Need::items(&who.org)));
         self.backend.read(scope, move |tables| Ok(tables.items.namespaces(&who.org, query, now)))
     }
 
@@ -57,7 +57,7 @@ impl<B: Backend> ItemTable for TableStore<B> {
         options: PutOptions,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
-        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        let scope = partial_scope::<B>(|| Scope::of(Need::items(&who.org)));
         self.backend
             .write(scope, move |tables| tables.items.put_new(&who.org, at, value, options, now))
     }
@@ -68,7 +68,7 @@ impl<B: Backend> ItemTable for TableStore<B> {
         at: &'a ItemRef,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<bool>> {
-        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        let scope = partial_scope::<B>(|| Scope::of(Need::items(&who.org)));
         self.backend.write(scope, move |tables| Ok(tables.items.delete(&who.org, at, now)))
     }
 
@@ -78,12 +78,12 @@ impl<B: Backend> ItemTable for TableStore<B> {
         within: &'a Prefix,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<usize>> {
-        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        let scope = partial_scope::<B>(|| Scope::of(Need::items(&who.org)));
         self.backend.write(scope, move |tables| tables.items.clear(&who.org, within, now))
     }
 
     fn sweep_items(&self, limit: usize, now: Timestamp) -> BoxFuture<'_, Result<usize>> {
-        let scope = scope::<B>(|| Scope::of(Need::AllItems));
+        let scope = partial_scope::<B>(|| Scope::of(Need::AllItems));
         self.backend.write(scope, move |tables| Ok(tables.items.sweep(limit, now)))
     }
 
@@ -92,7 +92,7 @@ impl<B: Backend> ItemTable for TableStore<B> {
         who: &'a Principal,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Vec<StoredItem>>> {
-        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        let scope = partial_scope::<B>(|| Scope::of(Need::items(&who.org)));
         self.backend.read(scope, move |tables| Ok(tables.items.stored(&who.org, now)))
     }
 
@@ -102,7 +102,7 @@ impl<B: Backend> ItemTable for TableStore<B> {
         items: Vec<StoredItem>,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<usize>> {
-        let scope = scope::<B>(|| Scope::of(Need::items(&who.org)));
+        let scope = partial_scope::<B>(|| Scope::of(Need::items(&who.org)));
         self.backend.write(scope, move |tables| tables.items.put_stored(&who.org, items, now))
     }
 }

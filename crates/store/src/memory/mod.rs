@@ -81,7 +81,7 @@ pub trait Backend: std::fmt::Debug + Send + Sync {
 }
 
 /// Returns the scope of an operation, if the backend needs it.
-fn scope<B: Backend>(scope: impl FnOnce() -> Scope) -> Scope {
+fn partial_scope<B: Backend>(scope: impl FnOnce() -> Scope) -> Scope {
     if B::IS_PARTIAL { scope() } else { Scope::default() }
 }
 

@@ -1,5 +1,5 @@
 use super::scope::{Need, Part, Scope};
-use super::{Backend, Run, TableStore, scope};
+use super::{Backend, Run, TableStore, partial_scope};
 use crate::invariants;
 use crate::mailbox::{ActivityCounts, is_terminated};
 use crate::orphan::OrphanPage;
@@ -12,7 +12,7 @@ use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId, Timestamp, Wo
 
 impl<B: Backend> ReadRuns for TableStore<B> {
     fn run<'a>(&'a self, who: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, &at.thread));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, &at.thread));
         self.backend.read(scope, move |tables| Ok(tables.run(who, at)?.row.clone()))
     }
 
@@ -21,7 +21,7 @@ impl<B: Backend> ReadRuns for TableStore<B> {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, thread));
         self.backend.read(scope, move |tables| {
             let runs = &tables.thread(who, thread)?.runs;
             Ok(runs.iter().map(|run| run.row.clone()).collect())
@@ -33,7 +33,7 @@ impl<B: Backend> ReadRuns for TableStore<B> {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<RunRow>>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, thread));
         self.backend.read(scope, move |tables| {
             let runs = tables.thread(who, thread)?.runs.iter().map(|run| &run.row);
             Ok(runs.filter(|row| !row.status.is_final()).cloned().collect())
@@ -45,7 +45,7 @@ impl<B: Backend> ReadRuns for TableStore<B> {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Option<RunRow>>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, thread));
         self.backend.read(scope, move |tables| {
             let runs = tables.thread(who, thread)?.runs.iter().map(|run| &run.row);
             let ended = runs.filter(|row| row.ended_at.is_some());
@@ -55,7 +55,7 @@ impl<B: Backend> ReadRuns for TableStore<B> {
     }
 
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>> {
-        let scope = scope::<B>(|| Scope::of(Need::run(&who.org, id)));
+        let scope = partial_scope::<B>(|| Scope::of(Need::run(&who.org, id)));
         self.backend.read(scope, move |tables| {
             let thread = tables.runs.get(&(who.org.clone(), id.clone()));
             let thread = thread.ok_or_else(|| invariants::missing("run", id))?;
@@ -70,7 +70,7 @@ impl<B: Backend> ReadRuns for TableStore<B> {
         graphs: Vec<String>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
-        let scope = scope::<B>(|| Scope::of(Need::Active));
+        let scope = partial_scope::<B>(|| Scope::of(Need::Active));
         self.backend.read(scope, move |tables| {
             let mut due = Vec::new();
             for ((org, id), thread) in &tables.threads {
@@ -95,7 +95,7 @@ impl<B: Backend> ReadRuns for TableStore<B> {
         now: Timestamp,
         page: OrphanPage,
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>> {
-        let scope = scope::<B>(|| {
+        let scope = partial_scope::<B>(|| {
             let after = page.after.as_ref().map(|after| Need::run(&after.org, &after.run));
             after.into_iter().chain([Need::Active, Need::Workers]).collect()
         });
@@ -132,7 +132,7 @@ impl<B: Backend> ReadRuns for TableStore<B> {
         thread: &'a ThreadId,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Option<(Principal, RunRow)>>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, thread));
         self.backend.read(scope, move |tables| {
             let Ok(thread) = tables.thread(who, thread) else { return Ok(None) };
             Ok(thread.next_run(now).map(|run| {
@@ -147,7 +147,7 @@ impl<B: Backend> ReadRuns for TableStore<B> {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ActivityCounts>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, thread));
         self.backend.read(scope, move |tables| {
             let mut counts = ActivityCounts::default();
             let Ok(thread) = tables.thread(who, thread) else { return Ok(counts) };
@@ -161,7 +161,7 @@ impl<B: Backend> ReadRuns for TableStore<B> {
     }
 
     fn to_stop<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<Vec<(OrgId, RunRef)>>> {
-        let scope = scope::<B>(|| Scope::of(Need::Active));
+        let scope = partial_scope::<B>(|| Scope::of(Need::Active));
         self.backend.read(scope, move |tables| {
             let runs = tables
                 .threads
@@ -185,7 +185,7 @@ impl<B: Backend> ReadEvents for TableStore<B> {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<StoredEvent>>> {
         let part = || Part::Events { run: at.run.clone(), after, limit };
-        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
         self.backend.read(scope, move |tables| {
             let events = &tables.run(who, at)?.events;
             let found = events.partition_point(|event| event.seq <= after);
@@ -203,7 +203,7 @@ impl<B: Backend> ReadEvents for TableStore<B> {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Piece>>> {
         let part = || Part::Pieces(at.run.clone());
-        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
         self.backend.read(scope, move |tables| {
             let rows = &tables.run(who, at)?.pieces;
             let all = rows.values().flatten().filter(|piece| piece.at.end > after);
@@ -218,7 +218,7 @@ impl<B: Backend> ReadInterrupts for TableStore<B> {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<InterruptRow>>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, thread));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, thread));
         self.backend.read(scope, move |tables| Ok(tables.thread(who, thread)?.interrupts.clone()))
     }
 }
@@ -229,7 +229,7 @@ impl<B: Backend> JournalRead for TableStore<B> {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<CallRecord>>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::AllCalls));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, thread, Part::AllCalls));
         self.backend.read(scope, move |tables| {
             let mut calls: Vec<_> = tables.thread(who, thread)?.calls.iter().collect();
             calls.sort_unstable_by_key(|(number, _)| *number);
@@ -243,7 +243,7 @@ impl<B: Backend> JournalRead for TableStore<B> {
         thread: &'a ThreadId,
         key: CallKey,
     ) -> BoxFuture<'a, Result<Option<CallRecord>>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::Calls(vec![key])));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, thread, Part::Calls(vec![key])));
         self.backend.read(scope, move |tables| {
             let Ok(thread) = tables.thread(who, thread) else { return Ok(None) };
             let found = thread.calls.iter().find(|(_, call)| call.key == key);
@@ -258,7 +258,7 @@ impl<B: Backend> ReadUsage for TableStore<B> {
         who: &'a Principal,
         thread: &'a ThreadId,
     ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, thread, Part::Usage));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, thread, Part::Usage));
         self.backend.read(scope, move |tables| {
             let runs = &tables.thread(who, thread)?.runs;
             Ok(usage(tables, &who.org, |run| runs.iter().any(|r| r.row.new.at.run == *run)))
@@ -271,7 +271,7 @@ impl<B: Backend> ReadUsage for TableStore<B> {
         run: &'a RunId,
     ) -> BoxFuture<'a, Result<Vec<UsageRow>>> {
         let need = || Need::UsageOfRun { org: who.org.clone(), run: run.clone() };
-        let scope = scope::<B>(|| Scope::of(need()));
+        let scope = partial_scope::<B>(|| Scope::of(need()));
         self.backend.read(scope, move |tables| Ok(usage(tables, &who.org, |other| other == run)))
     }
 }

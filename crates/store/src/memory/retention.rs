@@ -1,7 +1,7 @@
 //! Deletion of old data.
 
 use super::scope::{Need, Scope};
-use super::{Backend, TableStore, Tables, scope};
+use super::{Backend, TableStore, Tables, partial_scope};
 use crate::record::ThreadRow;
 use crate::retention::{Retention, Untouched};
 use crate::table::Result;
@@ -55,7 +55,7 @@ impl<B: Backend> Retention for TableStore<B> {
         who: &'a Principal,
         which: Untouched,
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
-        let scope = scope::<B>(|| Scope::of(Need::Threads(who.org.clone())));
+        let scope = partial_scope::<B>(|| Scope::of(Need::Threads(who.org.clone())));
         self.backend.read(scope, move |tables| Ok(tables.untouched(&who.org, which)))
     }
 
@@ -64,7 +64,8 @@ impl<B: Backend> Retention for TableStore<B> {
         who: &'a Principal,
         which: Untouched,
     ) -> BoxFuture<'a, Result<Vec<ThreadId>>> {
-        let scope = scope::<B>(|| Scope::of(Need::Untouched { org: who.org.clone(), which }));
+        let scope =
+            partial_scope::<B>(|| Scope::of(Need::Untouched { org: who.org.clone(), which }));
         self.backend.write(scope, move |tables| {
             let found = tables.untouched(&who.org, which);
             let ids: Vec<_> = found.into_iter().map(|row| row.id).collect();
@@ -80,7 +81,8 @@ impl<B: Backend> Retention for TableStore<B> {
         limit: usize,
     ) -> BoxFuture<'a, Result<u64>> {
         let org = || who.org.clone();
-        let scope = scope::<B>(|| Scope::of(Need::EndedBefore { org: org(), at: ended_before }));
+        let scope =
+            partial_scope::<B>(|| Scope::of(Need::EndedBefore { org: org(), at: ended_before }));
         self.backend.write(scope, move |tables| Ok(tables.drop_events(who, ended_before, limit)))
     }
 }

@@ -76,7 +76,7 @@ pub(crate) enum Part {
     Calls(Vec<CallKey>),
     /// The usage of the runs, without changes.
     Usage,
-    /// What the claim of a run depends on: the newest checkpoint, or all of them if the run clears the
+    /// Dependencies of the claim of a run: the newest checkpoint, or all of them if the run clears the
     /// thread, and its worker.
     Claim(RunId),
     /// The newest checkpoint of the root graph.
@@ -93,7 +93,7 @@ pub(crate) enum Part {
     Namespaces,
     /// The blobs that loaded checkpoints refer to, which are to be retained.
     References,
-    /// What the writing of checkpoints depends on: the last parts of these open supersteps, and the
+    /// Dependencies of a write of checkpoints: the last parts of these open supersteps, and the
     /// existence of blobs and layouts.
     Batch { tails: Vec<(String, CheckpointId)>, blobs: BTreeSet<Hash>, layouts: Vec<Hash> },
 }

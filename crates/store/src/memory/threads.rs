@@ -1,7 +1,7 @@
 //! Threads in memory.
 
 use super::scope::{Need, Part, Scope};
-use super::{Backend, TableStore, Tables, Thread, scope};
+use super::{Backend, TableStore, Tables, Thread, partial_scope};
 use crate::record::ThreadRow;
 use crate::table::{ReadThreads, Result, WriteThreads};
 use crate::thread::{
@@ -18,7 +18,7 @@ impl<B: Backend> ReadThreads for TableStore<B> {
         who: &'a Principal,
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ThreadRow>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, id));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, id));
         self.backend.read(scope, move |tables| Ok(tables.thread(who, id)?.row.clone()))
     }
 
@@ -28,7 +28,7 @@ impl<B: Backend> ReadThreads for TableStore<B> {
         offset: usize,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<ThreadRow>>> {
-        let scope = scope::<B>(|| Scope::of(Need::Threads(who.org.clone())));
+        let scope = partial_scope::<B>(|| Scope::of(Need::Threads(who.org.clone())));
         self.backend.read(scope, move |tables| {
             let mut rows: Vec<_> = of(tables, who).map(|thread| &thread.row).collect();
             rows.sort_unstable_by_key(|row| Reverse((row.updated_at, &row.id)));
@@ -41,7 +41,7 @@ impl<B: Backend> ReadThreads for TableStore<B> {
         who: &'a Principal,
         query: ThreadQuery,
     ) -> BoxFuture<'a, Result<ThreadPage>> {
-        let scope = scope::<B>(|| match &query.ids {
+        let scope = partial_scope::<B>(|| match &query.ids {
             Some(ids) => ids.iter().map(|id| Need::thread(&who.org, id)).collect(),
             None => Scope::of(Need::Threads(who.org.clone())),
         });
@@ -55,7 +55,7 @@ impl<B: Backend> WriteThreads for TableStore<B> {
         who: &'a Principal,
         new: NewThread,
     ) -> BoxFuture<'a, Result<ThreadRow>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, &new.id));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, &new.id));
         self.backend.write(scope, move |tables| {
             let row = new.row()?;
             let key = (who.org.clone(), new.id);
@@ -77,7 +77,7 @@ impl<B: Backend> WriteThreads for TableStore<B> {
         metadata: Metadata,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<ThreadRow>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, id));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, id));
         self.backend.write(scope, move |tables| {
             let key = (who.org.clone(), id.clone());
             let missing = || invariants::missing("thread", id);
@@ -93,7 +93,7 @@ impl<B: Backend> WriteThreads for TableStore<B> {
         who: &'a Principal,
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<()>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, id, Part::Everything));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, id, Part::Everything));
         self.backend.write(scope, move |tables| {
             let thread = tables.thread(who, id)?;
             mailbox::check_deletion(id, &thread.row.metadata)?;

@@ -1,7 +1,7 @@
 //! Export and import of complete threads.
 
 use super::scope::{Need, Part, Scope};
-use super::{Backend, Run, TableStore, Tables, Thread, scope};
+use super::{Backend, Run, TableStore, Tables, Thread, partial_scope};
 use crate::invariants;
 use crate::table::Result;
 use crate::transfer::{ExportThreads, ImportThreads, RunExport, ThreadExport};
@@ -14,7 +14,7 @@ impl<B: Backend> ExportThreads for TableStore<B> {
         who: &'a Principal,
         id: &'a ThreadId,
     ) -> BoxFuture<'a, Result<ThreadExport>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, id, Part::Export));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, id, Part::Export));
         self.backend.read(scope, move |tables| read(tables, who, id)?.checked())
     }
 }
@@ -25,7 +25,7 @@ impl<B: Backend> ImportThreads for TableStore<B> {
         who: &'a Principal,
         whole: ThreadExport,
     ) -> BoxFuture<'a, Result<()>> {
-        let scope = scope::<B>(|| needs(who, &whole));
+        let scope = partial_scope::<B>(|| needs(who, &whole));
         self.backend.write(scope, move |tables| put(tables, who, whole.checked()?))
     }
 }

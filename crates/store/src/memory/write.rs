@@ -1,6 +1,6 @@
 use super::commit::Kept;
 use super::scope::{Need, Part, Scope};
-use super::{Backend, Run, TableStore, Tables, Thread, scope};
+use super::{Backend, Run, TableStore, Tables, Thread, partial_scope};
 use crate::invariants::{self, Holder};
 use crate::mailbox;
 use crate::record::{Claim, Commit, Committed, NewRun, RunRow, UsageRow, WorkerRow};
@@ -19,7 +19,7 @@ impl<B: Backend> WriteRuns for TableStore<B> {
         run: NewRun,
         answers: BTreeMap<InterruptId, Answer>,
     ) -> BoxFuture<'a, Result<RunRow>> {
-        let scope = scope::<B>(|| Scope::of_request(&who.org, &run));
+        let scope = partial_scope::<B>(|| Scope::of_request(&who.org, &run));
         self.backend.write(scope, move |tables| match earlier(tables, who, &run)? {
             Some(row) => Ok(row),
             None => create(tables, who, run, answers),
@@ -33,7 +33,7 @@ impl<B: Backend> WriteRuns for TableStore<B> {
         answers: BTreeMap<InterruptId, Answer>,
         worker: &'a WorkerId,
     ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>> {
-        let scope = scope::<B>(|| Scope::of_request(&who.org, &run));
+        let scope = partial_scope::<B>(|| Scope::of_request(&who.org, &run));
         self.backend.write(scope, move |tables| {
             if let Some(row) = earlier(tables, who, &run)? {
                 return Ok((row, None));
@@ -55,7 +55,8 @@ impl<B: Backend> WriteRuns for TableStore<B> {
         worker: &'a WorkerId,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<(Claim, RunRow)>> {
-        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, Part::Claim(at.run.clone())));
+        let scope =
+            partial_scope::<B>(|| Scope::part(&who.org, &at.thread, Part::Claim(at.run.clone())));
         self.backend.write(scope, move |tables| {
             let row = &tables.run(who, at)?.row;
             if row.status.is_final() {
@@ -83,7 +84,7 @@ impl<B: Backend> WriteRuns for TableStore<B> {
         claim: &'a Claim,
         mut commit: Commit,
     ) -> BoxFuture<'a, Result<Committed>> {
-        let scope = scope::<B>(|| Scope::of_commit(&who.org, claim, &commit));
+        let scope = partial_scope::<B>(|| Scope::of_commit(&who.org, claim, &commit));
         self.backend.write(scope, move |tables| {
             claimed(tables, who, claim)?;
             let effects = std::mem::take(&mut commit.effects);
@@ -107,7 +108,7 @@ impl<B: Backend> WriteRuns for TableStore<B> {
         at: Timestamp,
     ) -> BoxFuture<'a, Result<u64>> {
         let part = || Part::LastEvent(claim.at.run.clone());
-        let scope = scope::<B>(|| Scope::part(&who.org, &claim.at.thread, part()));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, &claim.at.thread, part()));
         self.backend.write(scope, move |tables| {
             let (thread, index) = claimed(tables, who, claim)?;
             let told = AiEvent::Released { claim: claim.fence };
@@ -122,7 +123,7 @@ impl<B: Backend> WriteRuns for TableStore<B> {
         now: Timestamp,
     ) -> BoxFuture<'a, Result<RunRow>> {
         let part = || Part::LastEvent(at.run.clone());
-        let scope = scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
+        let scope = partial_scope::<B>(|| Scope::part(&who.org, &at.thread, part()));
         self.backend.write(scope, move |tables| {
             let (thread, index) = tables.run_mut(who, at)?;
             if let Some(open) = thread.open_run() {
@@ -148,7 +149,7 @@ impl<B: Backend> WriteRuns for TableStore<B> {
         who: &'a Principal,
         at: &'a RunRef,
     ) -> BoxFuture<'a, Result<()>> {
-        let scope = scope::<B>(|| Scope::thread(&who.org, &at.thread));
+        let scope = partial_scope::<B>(|| Scope::thread(&who.org, &at.thread));
         self.backend.write(scope, move |tables| {
             let (thread, index) = tables.run_mut(who, at)?;
             let row = &mut thread.runs[index].row;
@@ -317,7 +318,7 @@ impl<B: Backend> WriteUsage for TableStore<B> {
         usage: UsageRow,
     ) -> BoxFuture<'a, Result<()>> {
         let invocation = &usage.fact.invocation_id;
-        let scope = scope::<B>(|| Scope::of(Need::usage(&who.org, invocation)));
+        let scope = partial_scope::<B>(|| Scope::of(Need::usage(&who.org, invocation)));
         self.backend.write(scope, move |tables| {
             tables.bill(who, usage);
             Ok(())
@@ -327,7 +328,7 @@ impl<B: Backend> WriteUsage for TableStore<B> {
 
 impl<B: Backend> Workers for TableStore<B> {
     fn keep_alive(&self, worker: WorkerRow) -> BoxFuture<'_, Result<()>> {
-        let scope = scope::<B>(|| Scope::of(Need::Worker(worker.id.clone())));
+        let scope = partial_scope::<B>(|| Scope::of(Need::Worker(worker.id.clone())));
         self.backend.write(scope, move |tables| {
             tables.workers.insert(worker.id.clone(), worker);
             Ok(())
@@ -335,7 +336,7 @@ impl<B: Backend> Workers for TableStore<B> {
     }
 
     fn retire<'a>(&'a self, worker: &'a WorkerId) -> BoxFuture<'a, Result<()>> {
-        let scope = scope::<B>(|| Scope::of(Need::Worker(worker.clone())));
+        let scope = partial_scope::<B>(|| Scope::of(Need::Worker(worker.clone())));
         self.backend.write(scope, move |tables| {
             tables.workers.remove(worker);
             Ok(())

@@ -36,6 +36,22 @@ impl<R: Rows> RowBackend<R> {
         loaded.map(|()| loader)
     }
 
+    /// Writes a batch. If the database does not know whether it was written, the guards of the batch
+    /// tell: no other batch gives them the same contents.
+    async fn write_batch(&self, batch: Batch) -> Result<Written> {
+        let is_guard = |key: &Key| guard_of(key).as_ref() == Some(key);
+        let guards = batch.writes.iter().filter(|(key, _)| is_guard(key));
+        let guards: BTreeMap<Key, Option<Value>> = guards.cloned().collect();
+        let written = self.rows.write(batch).await;
+        if guards.is_empty() || !written.as_ref().is_err_and(StoreError::is_retriable) {
+            return written;
+        }
+        match self.rows.get(guards.keys().cloned().collect()).await {
+            Ok(found) if guards.values().eq(&found) => Ok(Written::Done),
+            _ => written,
+        }
+    }
+
     /// Deletes unused blobs once. Returns `None` if some of them may be in use again.
     async fn collect_once(&self, org: &OrgId) -> Result<Option<u64>> {
         // The stamps are read before the references: each batch that adds a reference afterwards
@@ -114,7 +130,7 @@ impl<R: Rows> Backend for RowBackend<R> {
                     Err(_) => None,
                 };
                 let is_done = match batch {
-                    Some(batch) => self.rows.write(batch).await? == Written::Done,
+                    Some(batch) => self.write_batch(batch).await? == Written::Done,
                     None => loader.is_current().await?,
                 };
                 if is_done {

@@ -92,14 +92,14 @@ pub(super) fn guard(org: &OrgId, thread: &ThreadId) -> Key {
 
 /// Returns the guard of the rows to which a key belongs, if they have one.
 pub(super) fn guard_of(key: &Key) -> Option<Key> {
-    use kind::{CALL, CHECKPOINT, EVENT, ITEM, OPEN, PIECES, THREAD};
+    use kind::{CALL, CHECKPOINT, EVENT, ITEM, ITEMS, OPEN, PIECES, THREAD};
     let (kind, mut parts) = key.parts();
     match kind {
         THREAD | EVENT | PIECES | CALL | CHECKPOINT | OPEN => {
             let org = parts.text()?;
             Some(Key::kind(THREAD).text(org).text(parts.text()?).byte(GUARD))
         }
-        ITEM => Some(Key::kind(kind::ITEMS).text(parts.text()?)),
+        ITEM | ITEMS => Some(Key::kind(ITEMS).text(parts.text()?)),
         _ => None,
     }
 }

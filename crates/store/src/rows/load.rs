@@ -1,20 +1,15 @@
 //! Reads the rows of an operation into tables.
 
-use super::encode::{
-    self, corrupt, decode, guard, kind, of_graph, of_hash, of_org, of_run, of_sequence, of_thread,
-};
+use super::encode::{self, corrupt, decode, guard, kind, of_hash, of_org, of_sequence, of_thread};
 use super::{Key, KeyRange, Order, Rows, Value};
 use crate::StoreError;
-use crate::effect::{KINDS_OF_THREADS, Sequence, SequenceQuery, of_thread as keys_of_thread};
-use crate::memory::scope::{Need, Part, Scope};
+use crate::effect::{Sequence, SequenceQuery};
+use crate::memory::scope::{Need, Scope};
 use crate::memory::{Tables, Thread};
-use crate::record::RunRow;
-use crate::remote::{REMOTE_DELETIONS, REMOTE_THREADS, deletion_key};
 use crate::table::Result;
-use std::collections::{BTreeMap, BTreeSet};
-use weftwork_types::canonical::Hash;
+use std::collections::BTreeMap;
 use weftwork_types::run::RunRef;
-use weftwork_types::{CheckpointId, InvocationId, OrgId, Principal, RunId, ThreadId};
+use weftwork_types::{InvocationId, OrgId, RunId, ThreadId};
 
 /// Number of rows that one call reads.
 const PAGE_ROWS: usize = 1_000;
@@ -130,95 +125,8 @@ impl<'r, R: Rows> Loader<'r, R> {
         }
     }
 
-    async fn load_part(&mut self, org: &OrgId, thread: &ThreadId, part: &Part) -> Result<()> {
-        let at = |run: &RunId| RunRef { thread: thread.clone(), run: run.clone() };
-        match part {
-            Part::Everything => self.load_everything(org, thread).await,
-            Part::Export => {
-                self.load_prefix(of_thread(kind::EVENT, org, thread)).await?;
-                self.load_prefix(of_thread(kind::CALL, org, thread)).await?;
-                self.load_checkpoints(org, thread).await?;
-                let blobs = self.references(org, thread);
-                let keys = blobs.iter().map(|hash| of_hash(kind::BLOB, org, hash));
-                self.load_keys(keys.collect()).await?;
-                self.load_usage_of_thread(org, thread).await
-            }
-            Part::Events { run, after, limit } => {
-                let start = of_run(kind::EVENT, org, &at(run));
-                let KeyRange { end, .. } = start.clone().range();
-                // There is no event after the last number.
-                let first = match after.checked_add(1) {
-                    Some(first) => start.number(first),
-                    None => end.clone(),
-                };
-                self.load_some(KeyRange { first, end }, *limit).await
-            }
-            Part::LastEvent(run) => self.load_last(of_run(kind::EVENT, org, &at(run))).await,
-            Part::Pieces(run) => self.load_prefix(of_run(kind::PIECES, org, &at(run))).await,
-            Part::AllCalls => self.load_prefix(of_thread(kind::CALL, org, thread)).await,
-            Part::Calls(keys) => {
-                let start = of_thread(kind::CALL, org, thread);
-                let keys: BTreeSet<_> =
-                    keys.iter().map(|key| start.clone().bytes(&key.0.0)).collect();
-                self.load_keys(keys.into_iter().collect()).await
-            }
-            Part::Usage => self.load_usage_of_thread(org, thread).await,
-            Part::Claim(run) => {
-                let found = self.tables.threads.get(&(org.clone(), thread.clone()));
-                let runs = found.into_iter().flat_map(|thread| &thread.runs);
-                let row = runs.map(|run| &run.row).find(|row| row.new.at.run == *run);
-                let clears = row.is_some_and(RunRow::clears);
-                if let Some(worker) = row.and_then(|row| row.worker.clone()) {
-                    self.load_expected(Key::kind(kind::WORKER).text(worker)).await?;
-                }
-                if clears {
-                    return self.load_checkpoints(org, thread).await;
-                }
-                self.load_last(of_graph(kind::CHECKPOINT, org, thread, "")).await
-            }
-            Part::Newest => self.load_last(of_graph(kind::CHECKPOINT, org, thread, "")).await,
-            Part::Checkpoints => self.load_checkpoints(org, thread).await,
-            Part::Checkpoint { ns, id } => self.load_checkpoint(org, thread, ns, *id).await,
-            Part::Bodies { ns, ids } => {
-                let start = of_graph(kind::CHECKPOINT, org, thread, ns);
-                let keys: BTreeSet<_> = ids.iter().map(|id| start.clone().wide(id.0)).collect();
-                self.load_keys(keys.into_iter().collect()).await
-            }
-            Part::Page { ns, before, limit } => {
-                let start = of_graph(kind::CHECKPOINT, org, thread, ns);
-                let KeyRange { first, end } = start.clone().range();
-                let before = before.map_or(end.clone(), |id| start.wide(id.0));
-                // The next one has the results of the first one of the page.
-                self.load_some(KeyRange { first: before.clone(), end }, 1).await?;
-                let older = KeyRange { first, end: before };
-                let found = self.scan(older, Order::Descending, *limit).await?;
-                let (Some((newest, _)), Some((oldest, _))) = (found.first(), found.last()) else {
-                    return Ok(());
-                };
-                let first = oldest.clone().with_kind(kind::OPEN);
-                let KeyRange { end, .. } = newest.clone().with_kind(kind::OPEN).range();
-                self.decode(&found)?;
-                self.load_some(KeyRange { first, end }, usize::MAX).await
-            }
-            Part::Namespaces => self.load_namespaces(org, thread).await,
-            Part::References => {
-                let blobs = self.references(org, thread);
-                self.expect_all(blobs.iter().map(|hash| of_hash(kind::STAMP, org, hash))).await
-            }
-            Part::Batch { tails, blobs, layouts } => {
-                for (ns, of) in tails {
-                    let start = of_graph(kind::OPEN, org, thread, ns).wide(of.0);
-                    self.load_last(start).await?;
-                }
-                self.expect_all(blobs.iter().map(|hash| of_hash(kind::STAMP, org, hash))).await?;
-                let keys = layouts.iter().map(|hash| of_hash(kind::LAYOUT, org, hash));
-                self.load_keys(keys.collect()).await
-            }
-        }
-    }
-
     /// Loads a thread with its runs and questions.
-    async fn load_thread(&mut self, org: &OrgId, id: &ThreadId) -> Result<()> {
+    pub(super) async fn load_thread(&mut self, org: &OrgId, id: &ThreadId) -> Result<()> {
         let guard = guard(org, id);
         if self.expected.contains_key(&guard) {
             return Ok(());
@@ -254,8 +162,8 @@ impl<'r, R: Rows> Loader<'r, R> {
             let org = parts.id::<OrgId>().ok_or_else(|| corrupt(&key, "it names no thread"))?;
             let id = parts.id::<ThreadId>().ok_or_else(|| corrupt(&key, "it names no thread"))?;
             match self.load_alone(&org, &id).await {
-                // A damaged thread does not stop workers.
-                Err(StoreError::Corrupt { .. }) => {
+                // A thread that cannot be read does not stop workers.
+                Err(StoreError::Corrupt { .. } | StoreError::Newer { .. }) => {
                     self.tables.threads.remove(&(org, id));
                 }
                 loaded => loaded?,
@@ -282,100 +190,7 @@ impl<'r, R: Rows> Loader<'r, R> {
         Err(super::backend::contended(self.rows.location()))
     }
 
-    /// Loads all that is deleted with a thread, except its usage.
-    async fn load_everything(&mut self, org: &OrgId, thread: &ThreadId) -> Result<()> {
-        for kind in [kind::EVENT, kind::PIECES, kind::CALL] {
-            self.load_prefix(of_thread(kind, org, thread)).await?;
-        }
-        self.load_checkpoints(org, thread).await?;
-        let (first, last) = keys_of_thread(thread);
-        for name in KINDS_OF_THREADS.into_iter().chain([REMOTE_THREADS]) {
-            let start = of_org(kind::SEQUENCE, org).text(name);
-            let KeyRange { first: from, .. } = start.clone().text(&first).range();
-            let KeyRange { end, .. } = start.text(&last).range();
-            for (key, value) in self.scan_all(KeyRange { first: from, end }).await? {
-                let (_, mut parts) = key.parts();
-                let found = (parts.text(), parts.text(), parts.text());
-                let (_, _, Some(name_of_key)) = found else {
-                    return Err(corrupt(&key, "it names no sequence"));
-                };
-                self.expected.insert(key, Some(value));
-                let sequence = Sequence::new(name, name_of_key);
-                self.load_sequence(org, &sequence, u64::MAX).await?;
-                if name == REMOTE_THREADS {
-                    let moved = Sequence::new(REMOTE_DELETIONS, deletion_key(&sequence.key));
-                    let workers = Principal::of_workers().org;
-                    self.load_sequence(&workers, &moved, u64::MAX).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn load_checkpoints(&mut self, org: &OrgId, thread: &ThreadId) -> Result<()> {
-        self.load_prefix(of_thread(kind::CHECKPOINT, org, thread)).await?;
-        self.load_prefix(of_thread(kind::OPEN, org, thread)).await
-    }
-
-    async fn load_checkpoint(
-        &mut self,
-        org: &OrgId,
-        thread: &ThreadId,
-        ns: &str,
-        id: Option<CheckpointId>,
-    ) -> Result<()> {
-        let start = of_graph(kind::CHECKPOINT, org, thread, ns);
-        let id = match id {
-            Some(id) => {
-                let KeyRange { end, .. } = start.clone().range();
-                // With the next one, which has results of this one.
-                self.load_some(KeyRange { first: start.wide(id.0), end }, 2).await?;
-                id
-            }
-            None => {
-                self.load_last(start).await?;
-                let graphs = self.tables.checkpoints.threads.get(&(org.clone(), thread.clone()));
-                let graph = graphs.and_then(|graphs| graphs.get(ns));
-                let newest = graph.and_then(|graph| graph.checkpoints.keys().next_back());
-                let Some(newest) = newest else { return Ok(()) };
-                *newest
-            }
-        };
-        self.load_prefix(of_graph(kind::OPEN, org, thread, ns).wide(id.0)).await
-    }
-
-    async fn load_namespaces(&mut self, org: &OrgId, thread: &ThreadId) -> Result<()> {
-        let KeyRange { mut first, end } = of_thread(kind::CHECKPOINT, org, thread).range();
-        loop {
-            let rest = KeyRange { first, end: end.clone() };
-            let found = self.scan(rest, Order::Ascending, 1).await?;
-            let Some((key, _)) = found.first() else { return Ok(()) };
-            let (_, mut parts) = key.parts();
-            let names = (parts.text(), parts.text(), parts.text());
-            let (_, _, Some(ns)) = names else { return Err(corrupt(key, "it names no graph")) };
-            let graph = of_graph(kind::CHECKPOINT, org, thread, &ns);
-            self.load_last(graph.clone()).await?;
-            KeyRange { end: first, .. } = graph.range();
-        }
-    }
-
-    /// Returns the blobs to which the loaded checkpoints of a thread refer.
-    fn references(&self, org: &OrgId, thread: &ThreadId) -> BTreeSet<Hash> {
-        let graphs = self.tables.checkpoints.threads.get(&(org.clone(), thread.clone()));
-        graphs.into_iter().flat_map(BTreeMap::values).flat_map(|graph| graph.blobs()).collect()
-    }
-
-    async fn load_usage_of_thread(&mut self, org: &OrgId, thread: &ThreadId) -> Result<()> {
-        let found = self.tables.threads.get(&(org.clone(), thread.clone()));
-        let runs = found.into_iter().flat_map(|thread| &thread.runs);
-        let runs: Vec<_> = runs.map(|run| run.row.new.at.run.clone()).collect();
-        for run in &runs {
-            self.load_usage(org, run).await?;
-        }
-        Ok(())
-    }
-
-    async fn load_usage(&mut self, org: &OrgId, run: &RunId) -> Result<()> {
+    pub(super) async fn load_usage(&mut self, org: &OrgId, run: &RunId) -> Result<()> {
         let index = self.scan_all(of_org(kind::USAGE_OF_RUN, org).text(run).range()).await?;
         let mut keys = Vec::new();
         for (key, _) in index {
@@ -388,7 +203,12 @@ impl<'r, R: Rows> Loader<'r, R> {
         self.load_keys(keys).await
     }
 
-    async fn load_sequence(&mut self, org: &OrgId, sequence: &Sequence, up_to: u64) -> Result<()> {
+    pub(super) async fn load_sequence(
+        &mut self,
+        org: &OrgId,
+        sequence: &Sequence,
+        up_to: u64,
+    ) -> Result<()> {
         self.load_expected(of_sequence(kind::SEQUENCE, org, sequence)).await?;
         if up_to == 0 {
             return Ok(());
@@ -413,22 +233,22 @@ impl<'r, R: Rows> Loader<'r, R> {
         self.load_some(KeyRange { first, end }, query.reads()).await
     }
 
-    async fn load_prefix(&mut self, start: Key) -> Result<()> {
+    pub(super) async fn load_prefix(&mut self, start: Key) -> Result<()> {
         self.load_some(start.range(), usize::MAX).await
     }
 
     /// Loads the last row whose key begins with `start`.
-    async fn load_last(&mut self, start: Key) -> Result<()> {
+    pub(super) async fn load_last(&mut self, start: Key) -> Result<()> {
         let found = self.scan(start.range(), Order::Descending, 1).await?;
         self.decode(&found)
     }
 
-    async fn load_some(&mut self, range: KeyRange, limit: usize) -> Result<()> {
+    pub(super) async fn load_some(&mut self, range: KeyRange, limit: usize) -> Result<()> {
         let rows = self.scan_some(range, limit).await?;
         self.decode(&rows)
     }
 
-    async fn load_keys(&mut self, keys: Vec<Key>) -> Result<()> {
+    pub(super) async fn load_keys(&mut self, keys: Vec<Key>) -> Result<()> {
         for (key, value) in self.get(keys).await? {
             if let Some(value) = value {
                 decode(&mut self.tables, &key, &value)?;
@@ -438,7 +258,7 @@ impl<'r, R: Rows> Loader<'r, R> {
     }
 
     /// Loads a row on which the operation depends.
-    async fn load_expected(&mut self, key: Key) -> Result<()> {
+    pub(super) async fn load_expected(&mut self, key: Key) -> Result<()> {
         if let Some(value) = self.expect(key.clone()).await? {
             decode(&mut self.tables, &key, &value)?;
         }
@@ -453,14 +273,17 @@ impl<'r, R: Rows> Loader<'r, R> {
         Ok(self.expected.get(&key).cloned().flatten())
     }
 
-    async fn expect_all(&mut self, keys: impl Iterator<Item = Key> + Send) -> Result<()> {
+    pub(super) async fn expect_all(
+        &mut self,
+        keys: impl Iterator<Item = Key> + Send,
+    ) -> Result<()> {
         let keys: Vec<_> = keys.filter(|key| !self.expected.contains_key(key)).collect();
         let found = self.get(keys).await?;
         self.expected.extend(found);
         Ok(())
     }
 
-    fn decode(&mut self, rows: &[(Key, Value)]) -> Result<()> {
+    pub(super) fn decode(&mut self, rows: &[(Key, Value)]) -> Result<()> {
         rows.iter().try_for_each(|(key, value)| decode(&mut self.tables, key, value))
     }
 
@@ -495,7 +318,7 @@ impl<'r, R: Rows> Loader<'r, R> {
         Ok(all)
     }
 
-    async fn scan(
+    pub(super) async fn scan(
         &mut self,
         range: KeyRange,
         order: Order,

@@ -17,6 +17,7 @@ mod encode;
 mod key;
 mod load;
 mod memory;
+mod parts;
 
 pub use backend::RowBackend;
 pub use key::{Key, KeyRange};
@@ -75,8 +76,8 @@ pub trait Rows: Send + Sync + Debug {
     /// [`Written::Done`], the batch is durable.
     ///
     /// If it is not known whether the batch was written, for example because a connection broke, the
-    /// result is an error. An implementation does not repeat such a write: after its own first
-    /// write it would find a conflict.
+    /// result is a retriable error. An implementation does not repeat such a write: after its own
+    /// first write it would find a conflict. The store reads whether the batch is there.
     ///
     /// # Errors
     /// System errors. The batch was written completely or not at all.
