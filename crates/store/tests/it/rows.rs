@@ -9,14 +9,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use weftwork_store::rows::{Batch, Key, KeyRange, MemoryRows, Order, RowStore, Rows, Written};
 use weftwork_store::{
-    CheckpointBatch, Commit, Content, ItemRef, ItemTable, Namespace, NewCheckpoint, NewPending,
-    NewRun, Pending, PutOptions, ReadRuns, ReadThreads, Sequence, SequenceWrite, StoreError,
-    WorkerRow, Workers, WriteRuns,
+    CheckpointBatch, Claim, Commit, Content, ItemRef, ItemTable, Namespace, NewCheckpoint,
+    NewPending, NewRun, Pending, PutOptions, ReadRuns, ReadThreads, Sequence, SequenceWrite,
+    StoreError, WorkerRow, Workers, WriteCheckpoints, WriteRuns, WriteThreads,
 };
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash_bytes;
 use weftwork_types::event::AiEvent;
-use weftwork_types::run::{RunInput, RunOptions, RunRef};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef};
 use weftwork_types::{CheckpointId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId};
 
 fn ready<T>(future: impl Future<Output = T>) -> T {
@@ -138,4 +138,26 @@ fn damaged_and_newer_rows_are_reported_and_not_replaced() {
     // Workers go on with other threads.
     assert_eq!(ready(store.orphans(Timestamp(99_000), 9)), Ok(Vec::new()));
     assert_eq!(all_rows(&rows), before);
+}
+
+#[test]
+fn a_deleted_thread_leaves_no_row_and_a_late_commit_brings_none_back() {
+    let rows = filled();
+    let store = RowStore::new(Arc::clone(&rows));
+    let claim = Claim { at: at(), worker: WorkerId::new("w").expect("an id"), fence: 1 };
+    let finish = Some(RunOutcome::Completed { output: json!({}) });
+    let end = Commit { finish, at: Timestamp(2_000), ..Commit::default() };
+    ready(store.commit(&us(), &claim, end)).expect("commits");
+    ready(store.delete_thread(&us(), &at().thread)).expect("deletes");
+    assert_eq!(ready(store.collect_blobs(&us())), Ok(1));
+    let left = all_rows(&rows);
+    let names: Vec<String> = left.iter().map(|(key, _)| key.to_string()).collect();
+    let of_thread = |name: &&String| name.contains(r"us\x00\x01t\x00\x01");
+    assert_eq!(names.iter().find(of_thread), None, "{names:?}");
+    assert!(!names.iter().any(|name| name.starts_with(['x', 'y', 'b', 'm'])), "{names:?}");
+
+    let late = Commit { events: vec![AiEvent::custom(json!(2))], ..Commit::default() };
+    let refused = ready(store.commit(&us(), &claim, late));
+    assert!(matches!(refused, Err(StoreError::NotFound { .. })), "{refused:?}");
+    assert_eq!(all_rows(&rows), left);
 }
