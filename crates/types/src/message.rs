@@ -27,6 +27,7 @@ use serde_json::{Map, Value};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(description = "The author of a message."))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// System instructions.
@@ -50,6 +51,10 @@ pub enum Role {
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(description = "A message. Its parts are in the order in which they were produced.")
+)]
 pub struct Message {
     /// Id, unique within the thread. A message with an existing id replaces the older one.
     pub id: MessageId,

@@ -322,6 +322,7 @@ impl ReuseFrom {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(description = "The status of a run."))]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     /// Accepted; waiting until all earlier runs of the thread have ended, or for its time. It has
