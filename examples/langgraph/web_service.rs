@@ -23,9 +23,7 @@ use serde_json::{Value, json};
 use weftwork::graph::RuntimeError;
 use weftwork::models::{ChatRequest, ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
-use weftwork::runtime::{
-    FollowFrom, Output, Recovery, RolledBack, RunOutput, Selection, ThreadRun,
-};
+use weftwork::runtime::{FollowFrom, Output, RolledBack, RunOutput, Selection, ThreadRun};
 use weftwork::types::event::AiEvent;
 use weftwork::types::interrupt::Ask;
 
@@ -140,8 +138,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let agent = ReactAgent::new("agent", ScriptedModel::from_fn(model))
         .tools(ToolBox::new().with(refund_order))
         .policy(Policy::new().ask_human("refund_order", "it moves money")?);
-    let runtime = Runtime::sqlite(database)?.graph("agent", agent.build()?);
-    let runtime = runtime.recovery(Recovery::Automatic).open().await?;
+    let runtime = Runtime::sqlite(database)?.graph("agent", agent).open().await?;
     let app = Router::new()
         .route("/threads/{thread}/messages", post(say))
         .route("/threads/{thread}/stream", get(follow))
