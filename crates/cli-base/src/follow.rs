@@ -210,7 +210,7 @@ impl Shown {
     }
 }
 
-/// Shows the elements of a run, as [`follow_run`] does.
+/// Shows the elements of a run, as `follow_run` does.
 pub async fn show_elements(
     followed: &mut impl Followed,
     view: &mut View<'_>,
