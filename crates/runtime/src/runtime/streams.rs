@@ -106,7 +106,7 @@ impl Runtime {
     /// Follows a run or all runs of a thread: the text of answers, the events of their logs, and their
     /// frames in stream modes, each after the event that it is derived from. A run is executed here
     /// or in another process, or has ended. A client that reconnects with the
-    /// [position](Output::position) of the last output that it received gets what follows.
+    /// [position](crate::Output::position) of the last output that it received gets what follows.
     ///
     /// **Texts.** The text of an answer comes in [parts](RunOutput::Text), also if its message was not
     /// streamed or is final already. The parts since the last [reset](RunOutput::Reset) are the text of the
