@@ -1,7 +1,7 @@
 //! The tables of a store as values, with all operations on them, and the store in memory.
 //!
 //! An operation is a function of [`Tables`], which a [`Backend`] executes: [`Locked`] on all tables of
-//! a store in memory, [`rows`](crate::rows) on the part that the [`Scope`] of the operation names.
+//! a store in memory, [`rows`](crate::rows) on the part that the `Scope` of the operation names.
 
 mod checkpoints;
 mod commit;
