@@ -1,6 +1,5 @@
 //! Checks before a commit: format, rules and lints, and the tests of the crates that changed. Of the
-//! crates that use them directly all targets are linted, of those that use these only the code; the
-//! tests of laws run.
+//! crates that use them all targets are linted, and the tests of laws run.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +12,7 @@ use crate::features::SELECTION;
 use crate::suite::scrub_cargo;
 use crate::tidy;
 use crate::tree::{Tree, git};
-use crate::workspace::{Crate, Crates, Kind, package_of};
+use crate::workspace::{Crates, Kind, package_of};
 
 /// Files that concern every crate.
 const ALL: [&str; 4] = ["Cargo.toml", "Cargo.lock", "clippy.toml", ".cargo/config.toml"];
@@ -38,14 +37,9 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
     println!("check: {} files changed since {since}", files.len());
     println!("check: changed crates: {}", listed(&scope.changed));
     println!("check: crates that use them: {}", listed(&scope.users));
-    println!("check: crates that use these, without their tests: {}", listed(&scope.far));
     let mut steps = vec![("format", cargo(root, &["fmt", "--all", "--check"]))];
     if !scope.is_empty() {
-        let near = &scope.changed | &scope.users;
-        steps.push(("lints", lints(root, &crates, &near, &["--all-targets"])));
-        if !scope.far.is_empty() {
-            steps.push(("lints of further code", lints(root, &crates, &scope.far, &[])));
-        }
+        steps.push(("lints", scope.lints(root, &crates)));
         steps.push(("tests", scope.tests(root, &crates)));
         println!("check: of other crates, only these tests run: {}", scope.laws_text());
     }
@@ -109,10 +103,8 @@ fn cargo(root: &Path, args: &[&str]) -> Command {
 #[derive(Debug, PartialEq, Eq)]
 struct Scope {
     changed: BTreeSet<String>,
-    /// Crates that use changed ones directly, in their code or in their tests.
+    /// Crates that use changed ones, directly or not, in their code or in their tests.
     users: BTreeSet<String>,
-    /// Crates that use changed ones through others.
-    far: BTreeSet<String>,
 }
 
 impl Scope {
@@ -127,13 +119,19 @@ impl Scope {
         }
         let known = |name: &String| name == "xtask" || crates.all.iter().any(|c| c.name == *name);
         changed.retain(known);
-        let users = direct_users(crates, &changed);
-        let far = &all_users(crates, &changed) - &users;
-        Self { changed, users, far }
+        let users = users(crates, &changed);
+        Self { changed, users }
     }
 
     fn is_empty(&self) -> bool {
         self.changed.is_empty()
+    }
+
+    fn lints(&self, root: &Path, crates: &Crates) -> Command {
+        let mut command = cargo(root, &["clippy", "--quiet", "--locked", "--all-targets"]);
+        command.args(packages(crates, &(&self.changed | &self.users)));
+        command.args(["--", "-D", "warnings"]);
+        command
     }
 
     fn tests(&self, root: &Path, crates: &Crates) -> Command {
@@ -149,8 +147,7 @@ impl Scope {
 
     /// The laws that users of the changed crates must keep, and the tests of changed commands.
     fn laws(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        let uses = |name: &str| self.users.contains(name) || self.far.contains(name);
-        let laws = LAWS.into_iter().filter(move |(name, _)| uses(name));
+        let laws = LAWS.into_iter().filter(|(name, _)| self.users.contains(*name));
         let has_commands = COMMANDS.iter().any(|name| self.changed.contains(*name));
         let is_whole = self.changed.contains(PROCESSES.0);
         laws.chain((has_commands && !is_whole).then_some(PROCESSES))
@@ -188,26 +185,20 @@ fn including(tree: &Tree, file: &str) -> BTreeSet<String> {
         .collect()
 }
 
-fn lints(root: &Path, crates: &Crates, names: &BTreeSet<String>, targets: &[&str]) -> Command {
-    let mut command = cargo(root, &["clippy", "--quiet", "--locked"]);
-    command.args(targets).args(packages(crates, names)).args(["--", "-D", "warnings"]);
-    command
-}
-
-/// Crates that use one of the named in their code or in their tests.
-fn direct_users(crates: &Crates, names: &BTreeSet<String>) -> BTreeSet<String> {
-    let uses = |one: &Crate| {
-        [Kind::Normal, Kind::Dev].into_iter().any(|kind| !one.ours(kind).is_disjoint(names))
-    };
-    let users = crates.all.iter().filter(|one| !names.contains(&one.name) && uses(one));
-    users.map(|one| one.name.clone()).collect()
-}
-
 /// Crates that use one of the named, directly or not.
-fn all_users(crates: &Crates, names: &BTreeSet<String>) -> BTreeSet<String> {
+fn users(crates: &Crates, names: &BTreeSet<String>) -> BTreeSet<String> {
     let mut found = names.clone();
     loop {
-        let more = direct_users(crates, &found);
+        let uses = |kind, name: &str| {
+            crates.all.iter().any(|one| one.name == name && !one.ours(kind).is_disjoint(&found))
+        };
+        let more: Vec<String> = crates
+            .all
+            .iter()
+            .map(|one| one.name.clone())
+            .filter(|name| !found.contains(name))
+            .filter(|name| uses(Kind::Normal, name) || uses(Kind::Dev, name))
+            .collect();
         if more.is_empty() {
             return &found - names;
         }
@@ -287,8 +278,7 @@ name = "weftwork-egress"
     fn a_change_concerns_its_crate_and_all_that_use_it() {
         let scope = scope_of(&["crates/graph/src/lib.rs", "README.md"]);
         assert_eq!(scope.changed, names(&["graph"]));
-        assert_eq!(scope.users, names(&["conformance", "weftwork"]));
-        assert_eq!(scope.far, names(&["cli", "cli-store"]));
+        assert_eq!(scope.users, names(&["cli", "cli-store", "conformance", "weftwork"]));
         let crates = Crates::of(&Fixture::default().overlay(TREE).tree);
         let expected = "package(weftwork-graph) | \
                         (package(weftwork-conformance) & test(/^(kit|typed|weft)::/))";
@@ -315,6 +305,6 @@ name = "weftwork-egress"
     fn the_manifest_of_the_workspace_concerns_all() {
         let scope = scope_of(&["Cargo.lock"]);
         assert_eq!(scope.changed.len(), 7);
-        assert!(scope.users.is_empty() && scope.far.is_empty());
+        assert!(scope.users.is_empty());
     }
 }

@@ -12,17 +12,16 @@ use serde_json::{Value, json};
 use weftwork::App;
 use weftwork::runtime::Selection;
 use weftwork::types::Principal;
-use weftwork::types::canonical;
+use weftwork::types::message::Message;
 use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunRef, RunStatus};
 
 /// Returns the input with a message of the user. A repeated request has the same message.
 pub fn input_of(app: &App, text: &str, key: Option<&str>) -> Value {
-    let mut input = app.say(text);
-    if let Some(key) = key {
-        input["messages"][0]["id"] = json!(canonical::hash(&json!(key)));
+    match key {
+        Some(key) => json!({"messages": [Message::user_of_request(text, key)]}),
+        None => app.say(text),
     }
-    input
 }
 
 /// Prints a note if a run is queued, since it has no events until it starts.

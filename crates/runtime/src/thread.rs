@@ -185,7 +185,7 @@ impl Thread {
     /// # }
     /// ```
     pub fn say(&self, text: impl Into<String>) -> ThreadRun {
-        ThreadRun::said(self, text.into())
+        ThreadRun::with_message(self, text.into())
     }
 
     /// A run that answers open questions: the only one with a value, or those that the answers name.

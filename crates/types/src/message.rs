@@ -202,6 +202,14 @@ impl Message {
         Self::text(random_id(), Role::User, text)
     }
 
+    /// Creates the message of the user of a request with an idempotency key. Its id follows from the key:
+    /// a repeated request has the same message.
+    #[must_use]
+    pub fn user_of_request(text: impl Into<String>, key: &str) -> Self {
+        let id = uuid::Uuid::from_u128(crate::canonical::first_128(key));
+        Self::text(MessageId::from_uuid(id), Role::User, text)
+    }
+
     /// Creates a message with instructions for the model, with a new random id.
     #[must_use]
     pub fn system(text: impl Into<String>) -> Self {

@@ -7,7 +7,7 @@ pub use builder::AppBuilder;
 use crate::Error;
 use crate::agent_def::{AgentDef, find_agent};
 use crate::config::{Origin, Setting};
-use crate::run_model::RunModels;
+use crate::run_dependencies::RunDependencies;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub struct App {
     instances: AgentRuntime,
     model: Arc<dyn ChatModel>,
     chosen: Setting<String>,
-    models: Arc<RunModels>,
+    models: Arc<RunDependencies>,
     /// Model of the runs, if it is not the one that the graphs were opened with.
     run_model: Option<String>,
     budget: Option<Limits>,

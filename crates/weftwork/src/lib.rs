@@ -38,7 +38,7 @@ pub mod config;
 mod embedded;
 mod error;
 mod label;
-mod run_model;
+mod run_dependencies;
 mod stores;
 pub mod upkeep;
 mod wiring;

@@ -24,8 +24,12 @@ impl Egress for EgressOnDemand {
         match made {
             Ok(client) => client.send(request),
             Err(reason) => {
-                let reason = reason.clone();
-                Box::pin(async move { Err(EgressError::Connect { host: request.url, reason }) })
+                // The URL may have secrets.
+                let url = url::Url::parse(&request.url).ok();
+                let host =
+                    url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+                let error = EgressError::Connect { host, reason: reason.clone() };
+                Box::pin(std::future::ready(Err(error)))
             }
         }
     }
@@ -98,5 +102,23 @@ impl Config {
         registry.register(Arc::new(ReplayProvider));
         #[cfg(feature = "local")]
         registry.register(Arc::new(self.weights()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftwork_types::port::Method;
+
+    #[test]
+    fn a_client_that_cannot_be_made_is_an_error_of_its_requests_without_their_urls() {
+        let config = Config { proxy: Some("no url".to_owned()), ..Config::in_memory() };
+        assert!(config.egress().is_err());
+        let client = EgressOnDemand { config, client: OnceLock::new() };
+        let request = EgressRequest::new(Method::Get, "https://models.example/v1?key=secret");
+        let sent = futures_util::FutureExt::now_or_never(client.send(request)).expect("no wait");
+        let error = sent.expect_err("no client").to_string();
+        assert!(error.contains("`models.example`") && error.contains("proxy"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
     }
 }

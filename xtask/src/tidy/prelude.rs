@@ -1,6 +1,7 @@
 //! The prelude: each of its names has an example in its documentation.
 
 use super::{House, Offence};
+use std::collections::BTreeSet;
 
 /// The file that has the prelude.
 const FACADE: &str = "crates/weftwork/src/lib.rs";
@@ -9,10 +10,10 @@ const DEFINES: [&str; 7] = ["struct", "enum", "trait", "fn", "type", "const", "a
 
 pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
     let names = names_of_prelude(house.tree.text(FACADE).unwrap_or_default());
-    let is_generated = |name: &str| {
-        name.strip_suffix("Update").is_some_and(|state| names.iter().any(|other| other == state))
-    };
-    let without = names.iter().filter(|name| !is_generated(name) && !has_example(house, name));
+    let shown = names_with_example(house);
+    let is_generated =
+        |name: &String| name.strip_suffix("Update").is_some_and(|state| names.contains(state));
+    let without = names.iter().filter(|name| !is_generated(name) && !shown.contains(name.as_str()));
     without
         .map(|name| {
             let message = format!(
@@ -24,8 +25,8 @@ pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
 }
 
 /// The names that `pub mod prelude` re-exports.
-fn names_of_prelude(text: &str) -> Vec<String> {
-    let Some(start) = text.find("pub mod prelude {") else { return Vec::new() };
+fn names_of_prelude(text: &str) -> BTreeSet<String> {
+    let Some(start) = text.find("pub mod prelude {") else { return BTreeSet::new() };
     let body = text.get(start..).unwrap_or_default();
     let body = body.get(..body.find("\n}").unwrap_or(body.len())).unwrap_or_default();
     let uses = body.split(';').filter_map(|item| item.split("pub use ").nth(1));
@@ -40,32 +41,35 @@ fn names_of_prelude(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns `true` if a public item of this name, or its re-export by the facade, has an example.
-fn has_example(house: &House<'_>, name: &str) -> bool {
+/// The names of public items, and of re-exports under a new name, that have an example.
+fn names_with_example<'h>(house: &'h House<'_>) -> BTreeSet<&'h str> {
     let sources = house.tree.rust_files();
-    let mut libraries =
+    let libraries =
         sources.filter(|(path, _)| path.starts_with("crates/") && path.contains("/src/"));
-    libraries.any(|(_, text)| {
-        let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
-        let defined = lines.iter().enumerate().filter(|(_, line)| defines(line, name));
-        defined.into_iter().any(|(at, _)| {
-            let above = lines.iter().take(at).rev();
-            let mut docs =
-                above.take_while(|line| !line.is_empty() && !line.ends_with(['{', ';', '}']));
-            docs.any(|line| line.starts_with("/// ```"))
-        })
-    })
+    let mut names = BTreeSet::new();
+    for (_, text) in libraries {
+        // `true` within documentation and attributes that have an example.
+        let mut has_example = false;
+        for line in text.lines().map(str::trim_start) {
+            match defined_name(line) {
+                Some(name) if has_example => drop(names.insert(name)),
+                _ => {}
+            }
+            if line.is_empty() || line.ends_with(['{', ';', '}']) && !line.starts_with("///") {
+                has_example = false;
+            }
+            has_example |= line.starts_with("/// ```");
+        }
+    }
+    names
 }
 
-/// Returns `true` if a line begins the definition of a public item of this name.
-fn defines(line: &str, name: &str) -> bool {
-    let Some(rest) = line.strip_prefix("pub ") else { return false };
-    if rest.starts_with("use ") {
-        return rest.ends_with(&format!(" as {name};"));
+/// The name that a line defines or re-exports for other crates.
+fn defined_name(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("pub ")?;
+    if let Some(path) = rest.strip_prefix("use ") {
+        return path.strip_suffix(';')?.split(" as ").nth(1);
     }
-    DEFINES.iter().any(|word| {
-        let after = rest.strip_prefix(word).and_then(|after| after.strip_prefix(' '));
-        let after = after.and_then(|after| after.strip_prefix(name));
-        after.is_some_and(|after| !after.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
-    })
+    let after = DEFINES.iter().find_map(|word| rest.strip_prefix(word)?.strip_prefix(' '))?;
+    after.split(|c: char| !c.is_alphanumeric() && c != '_').next()
 }

@@ -117,8 +117,8 @@ impl Runtime {
     /// It is for servers that execute runs for others; programs use [`follow`](Self::follow), which
     /// resumes texts, and [`Thread::wait_through`](crate::Thread::wait_through).
     ///
-    /// The run may be active, in this process or another one, or may have ended. Each event after the position is delivered exactly once, including text that
-    /// is not final. A client that reconnects continues from the
+    /// The run may be active, in this process or another one, or may have ended. Each event after the
+    /// position is delivered exactly once, including text that is not final. A client that reconnects continues from the
     /// [`position`](weftwork_types::event::RunEvent::position) of the last event it received.
     ///
     /// Text of runs in this process is delivered at once, also if the run begins here later or is

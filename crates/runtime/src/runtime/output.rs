@@ -127,15 +127,15 @@ impl Completion {
 
     fn read(&mut self, run: RunRef, output: RunOutput) {
         if self.run.as_ref() != Some(&run) {
-            self.begin(run);
+            self.begin(run.clone());
         }
         match output {
-            RunOutput::Event(event) => self.read_event(*event),
+            RunOutput::Event(event) => self.read_event(run, *event),
             RunOutput::Frame(frame) => {
                 self.at = frame.position;
-                self.push(RunOutput::Frame(frame));
+                self.push(run, RunOutput::Frame(frame));
             }
-            changed @ (RunOutput::Text(_) | RunOutput::Reset(_)) => self.push(changed),
+            changed @ (RunOutput::Text(_) | RunOutput::Reset(_)) => self.push(run, changed),
         }
     }
 
@@ -149,11 +149,11 @@ impl Completion {
         self.run = Some(run);
     }
 
-    fn read_event(&mut self, event: RunEvent) {
+    fn read_event(&mut self, run: RunRef, event: RunEvent) {
         let Some(texts) = &mut self.texts else {
             self.at = event.position().unwrap_or(self.at);
             if self.events == Events::Include {
-                self.push(RunOutput::Event(Box::new(event)));
+                self.push(run, RunOutput::Event(Box::new(event)));
             }
             return;
         };
@@ -171,18 +171,16 @@ impl Completion {
                 TextChange::Reset(source) => RunOutput::Reset(source),
             };
             let at = self.at;
-            let Some(run) = self.run.clone() else { return };
             let position = StreamPosition { run: Some(run.run.clone()), at, texts: received };
-            self.next.push_back(Output { run, output, position });
+            self.next.push_back(Output { run: run.clone(), output, position });
         }
         self.at = end;
         if !is_text {
-            self.push(RunOutput::Event(Box::new(event)));
+            self.push(run, RunOutput::Event(Box::new(event)));
         }
     }
 
-    fn push(&mut self, output: RunOutput) {
-        let Some(run) = self.run.clone() else { return };
+    fn push(&mut self, run: RunRef, output: RunOutput) {
         let texts = self.texts.as_ref().map(TextReader::received).unwrap_or_default();
         let position = StreamPosition { run: Some(run.run.clone()), at: self.at, texts };
         self.next.push_back(Output { run, output, position });

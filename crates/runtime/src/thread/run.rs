@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{CheckpointRef, Modes, StreamItem};
+use weftwork_types::BoxFuture;
 use weftwork_types::caller::Caller;
 use weftwork_types::message::Message;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{
     Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunRef, RunRequest, Stops, Within,
 };
-use weftwork_types::{BoxFuture, MessageId, canonical};
 
 impl Thread {
     pub(super) async fn end(&self, handle: RunHandle) -> EndedRun {
@@ -46,20 +46,20 @@ pub struct ThreadRun {
 enum Input {
     Given(Result<RunInput, RuntimeError>),
     /// Text of a message of the user, whose id is that of the request.
-    Said(String),
+    Message(String),
 }
 
 impl ThreadRun {
     pub(super) fn new(thread: &Thread, input: Result<RunInput, RuntimeError>) -> Self {
-        Self::with(thread, Input::Given(input))
+        Self::with_input(thread, Input::Given(input))
     }
 
     /// A run with a message of the user.
-    pub(super) fn said(thread: &Thread, text: String) -> Self {
-        Self::with(thread, Input::Said(text))
+    pub(super) fn with_message(thread: &Thread, text: String) -> Self {
+        Self::with_input(thread, Input::Message(text))
     }
 
-    fn with(thread: &Thread, input: Input) -> Self {
+    fn with_input(thread: &Thread, input: Input) -> Self {
         let options = RunOptions::clone(&thread.options);
         let deadline = thread.deadline;
         Self { thread: thread.clone(), input, caller: None, deadline, options }
@@ -224,7 +224,7 @@ impl ThreadRun {
         options.idempotency_key.as_deref().map_or(Ok(()), check_key)?;
         let input = match input {
             Input::Given(input) => input?,
-            Input::Said(text) => said(text, options.idempotency_key.as_deref())?,
+            Input::Message(text) => message_input(text, options.idempotency_key.as_deref()),
         };
         let clock = thread.runtime.clock();
         if let Some(limit) = deadline {
@@ -246,14 +246,13 @@ impl ThreadRun {
     }
 }
 
-/// The input with a message of the user. A request that is repeated under a key has the same message:
-/// its id is derived from the key.
-fn said(text: String, key: Option<&str>) -> Result<RunInput, RuntimeError> {
-    let mut message = Message::user(text);
-    if let Some(key) = key {
-        message.id = MessageId::new(canonical::hash(&json!(key)).to_string())?;
-    }
-    Ok(RunInput::Start { input: json!({"messages": [message]}) })
+/// The input with a message of the user. A request that is repeated under a key has the same message.
+fn message_input(text: String, key: Option<&str>) -> RunInput {
+    let message = match key {
+        Some(key) => Message::user_of_request(text, key),
+        None => Message::user(text),
+    };
+    RunInput::Start { input: json!({"messages": [message]}) }
 }
 
 impl IntoFuture for ThreadRun {

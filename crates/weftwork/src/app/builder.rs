@@ -3,7 +3,7 @@
 use super::App;
 use crate::agent_def::AgentDef;
 use crate::config::{Flags, McpTools, Origin, Setting, StorePlace, ToolRules};
-use crate::run_model::{MakeDependencies, RunModels};
+use crate::run_dependencies::{MakeDependencies, RunDependencies};
 use crate::{Config, Error};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -217,7 +217,7 @@ impl AppBuilder {
         let OpenedModel { mut model, chosen } =
             open_model(&config, self.model, self.default_model)?;
         let make = self.make_dependencies.map(|Opaque(make)| make);
-        let models = Arc::new(RunModels::new(config.clone(), model.as_ref(), make));
+        let models = Arc::new(RunDependencies::new(config.clone(), model.as_ref(), make));
         if let Some(cassette) = self.record {
             model = Arc::new(Recorder::new(model, cassette));
         }

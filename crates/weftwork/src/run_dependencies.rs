@@ -15,7 +15,7 @@ pub(crate) type MakeDependencies =
     dyn Fn(&Principal, &NewRun) -> Result<Dependencies, DependencyError> + Send + Sync;
 
 /// Models that were opened for single runs, and the program's values of runs.
-pub(crate) struct RunModels {
+pub(crate) struct RunDependencies {
     config: Config,
     /// Id of the model that the graphs were opened with.
     instead_of: String,
@@ -23,13 +23,15 @@ pub(crate) struct RunModels {
     make: Option<Box<MakeDependencies>>,
 }
 
-impl fmt::Debug for RunModels {
+impl fmt::Debug for RunDependencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunModels").field("instead_of", &self.instead_of).finish_non_exhaustive()
+        f.debug_struct("RunDependencies")
+            .field("instead_of", &self.instead_of)
+            .finish_non_exhaustive()
     }
 }
 
-impl RunModels {
+impl RunDependencies {
     pub(crate) fn new(
         config: Config,
         model: &dyn ChatModel,
