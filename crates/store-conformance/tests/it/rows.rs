@@ -1,10 +1,11 @@
 //! The conformance suites on a store over rows, and races of two stores over the same rows.
 
 use serde_json::json;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use weftwork_store::checkpoint::{CheckpointBatch, NewCheckpoint};
@@ -68,10 +69,20 @@ mod memory_rows {
 }
 
 /// Rows that let other threads act between any two calls, and count conflicts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Contested {
     rows: MemoryRows,
     conflicts: AtomicUsize,
+    /// All threads meet before each of their first writes, so that they race however busy the
+    /// machine is.
+    meeting: Barrier,
+}
+
+/// Writes of each thread before which all threads meet.
+const MEETINGS: usize = 5;
+
+thread_local! {
+    static WRITES: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Rows for Contested {
@@ -95,6 +106,9 @@ impl Rows for Contested {
     }
 
     fn write(&self, batch: Batch) -> BoxFuture<'_, table::Result<Written>> {
+        if WRITES.replace(WRITES.get() + 1) < MEETINGS {
+            self.meeting.wait();
+        }
         thread::yield_now();
         Box::pin(async {
             let written = self.rows.write(batch).await;
@@ -138,17 +152,18 @@ fn race<T: Send>(
     count: usize,
     work: impl Fn(usize, &RowStore<Arc<Contested>>) -> T + Sync,
 ) -> Vec<T> {
-    let rows = Arc::new(Contested::default());
-    let barrier = std::sync::Barrier::new(count);
+    let rows = Arc::new(Contested {
+        rows: MemoryRows::default(),
+        conflicts: AtomicUsize::default(),
+        meeting: Barrier::new(count),
+    });
     let results = thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
             .map(|n| {
                 let rows = Arc::clone(&rows);
-                let barrier = &barrier;
                 let work = &work;
                 scope.spawn(move || {
                     let store = RowStore::new(rows);
-                    barrier.wait();
                     work(n, &store)
                 })
             })

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const TASKS: u128 = 3;
 const MESSAGES: u8 = 4;
 
-/// A generated part of a run. Messages belong to the tasks in turn.
+/// A generated part of a run. Messages belong to the tasks in turn; each step has its own ones.
 #[derive(Debug, Clone)]
 enum Happening {
     Text {
@@ -32,7 +32,8 @@ enum Happening {
     ResetMessage {
         message: u8,
     },
-    /// The message is final with the text that was emitted, or with another text.
+    /// The message of this step, or the unfinished one of the step before, is final with the text
+    /// that was emitted, or with another text.
     Final {
         message: u8,
         other: Option<String>,
@@ -61,17 +62,21 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
-fn id_of(message: u8) -> MessageId {
-    MessageId::new(format!("m {message}")).expect("an id")
+fn id_of(step: u128, message: u8) -> MessageId {
+    MessageId::new(format!("m {step} {message}")).expect("an id")
 }
 
 fn task_of(message: u8) -> u128 {
     u128::from(message) % TASKS
 }
 
+fn task_id(step: u128, task: u128) -> TaskId {
+    TaskId(step * TASKS + task)
+}
+
 /// Namespaces of the tasks: the last one runs in a subgraph of the first.
-fn ns_of(task: u128) -> String {
-    if task == TASKS - 1 { format!("sub:{}", TaskId(0)) } else { String::new() }
+fn ns_of(step: u128, task: u128) -> String {
+    if task == TASKS - 1 { format!("sub:{}", task_id(step, 0)) } else { String::new() }
 }
 
 /// A run and its log.
@@ -80,8 +85,11 @@ struct Told {
     /// Everything that was emitted, in order.
     live: Vec<RunEvent>,
     at: Position,
+    step: u128,
     /// Text of the current attempts.
     said: BTreeMap<u8, String>,
+    /// Text of the step before that is not final.
+    said_before: BTreeMap<u8, String>,
     /// Number of events after each happening.
     ends: Vec<usize>,
 }
@@ -94,16 +102,18 @@ impl Told {
 
     fn text(&mut self, task: u128, message: Option<u8>, event: AiEvent) {
         self.at = self.at.plus(event.delta().expect("text").text.len());
-        let ns = ns_of(task);
-        let message = message.map(id_of);
-        let at = PieceAt { ns, message, ..PieceAt::new(self.at, "n", TaskId(task)) };
+        let ns = ns_of(self.step, task);
+        let message = message.map(|message| id_of(self.step, message));
+        let at = PieceAt { ns, message, ..PieceAt::new(self.at, "n", task_id(self.step, task)) };
         self.live.push(RunEvent { piece: Some(at), ..RunEvent::placeless(event) });
     }
 
     fn happen(&mut self, happening: &Happening) {
+        let step = self.step;
         let reset = |task: u128, message: Option<MessageId>| {
-            let ns = ns_of(task);
-            AttemptReset { ns, task: Some(TaskId(task)), message, ..AttemptReset::of_node("n") }
+            let ns = ns_of(step, task);
+            let task = Some(task_id(step, task));
+            AttemptReset { ns, task, message, ..AttemptReset::of_node("n") }
         };
         match happening {
             Happening::Text { message, text } => {
@@ -126,17 +136,19 @@ impl Told {
             }
             Happening::ResetMessage { message } => {
                 self.said.remove(message);
-                let void = reset(task_of(*message), Some(id_of(*message)));
+                let void = reset(task_of(*message), Some(id_of(step, *message)));
                 self.durable(AiEvent::AttemptReset(void));
             }
             Happening::Final { message, other } => {
-                let said = self.said.remove(message).unwrap_or_else(|| "not told".to_owned());
-                let text = other.clone().unwrap_or(said);
-                let message = Message::text(id_of(*message), Role::Assistant, text);
+                let before = self.said_before.remove(message);
+                let id = id_of(if before.is_some() { step - 1 } else { step }, *message);
+                let said = before.or_else(|| self.said.remove(message));
+                let text = other.clone().or(said).unwrap_or_else(|| "not told".to_owned());
+                let message = Message::text(id, Role::Assistant, text);
                 self.durable(AiEvent::MessageFinal { message });
             }
             Happening::Step => {
-                let end = |task| TaskEnd::new(TaskId(task), "n", TaskStatus::Ok);
+                let end = |task| TaskEnd::new(task_id(step, task), "n", TaskStatus::Ok);
                 let stored = CheckpointStored {
                     ns: String::new(),
                     id: CheckpointId(1),
@@ -147,14 +159,18 @@ impl Told {
                     due: Vec::new(),
                 };
                 self.durable(AiEvent::Checkpoint(Box::new(stored)));
+                self.step += 1;
+                self.said_before = std::mem::take(&mut self.said);
             }
             Happening::ToolCall => self.durable(AiEvent::custom(1.into())),
             Happening::Kill => {
                 self.said.clear();
+                self.said_before.clear();
                 self.durable(AiEvent::TakenOver { claim: 2 });
             }
             Happening::Requeue => {
                 self.said.clear();
+                self.said_before.clear();
                 self.durable(AiEvent::Done { outcome: RunStatus::Failed });
                 self.durable(AiEvent::Requeued { by: "ada".to_owned() });
             }
@@ -244,9 +260,9 @@ fn stored(told: &Told, happenings: &[Happening], after: Position) -> Vec<RunEven
         begin = *end;
         let is_void = |at: &PieceAt| match happening {
             Happening::Kill | Happening::Requeue => true,
-            Happening::Final { message, .. } => at.message == Some(id_of(*message)),
             _ => match &events[0].event {
                 AiEvent::AttemptReset(reset) => reset.voids(at),
+                AiEvent::MessageFinal { message } => at.message.as_ref() == Some(&message.id),
                 _ => false,
             },
         };
@@ -330,7 +346,7 @@ fn texts_without_a_final_message_are_forgotten_a_step_later() {
 fn messages_of_others_are_no_text() {
     let mut reader = TextReader::default();
     for (role, parts) in [(Role::User, 0), (Role::Tool, 0), (Role::Assistant, 1)] {
-        let message = Message::text(id_of(1), role, "hello");
+        let message = Message::text(id_of(0, 1), role, "hello");
         let event = RunEvent::durable(1, Timestamp(1), AiEvent::MessageFinal { message });
         assert_eq!(reader.read(&event).len(), parts, "{role:?}");
     }
