@@ -5,7 +5,7 @@ use crate::open;
 use crate::row::At;
 use crate::store::SqliteStore;
 use crate::table::{
-    block, checkpoints, effects, interrupts, items, log, pieces, runs, threads, usage,
+    block, checkpoints, interrupts, items, log, pieces, runs, sequences, threads, usage,
 };
 use rusqlite::{Connection, Row};
 use std::fmt::Display;
@@ -111,7 +111,7 @@ const TABLES: &[(&str, Read)] = &[
     }),
     ("SELECT * FROM usage", |row| usage::read(row).map(drop)),
     ("SELECT * FROM items", |row| items::read(row).map(drop)),
-    ("SELECT * FROM effects", |row| effects::read(row).map(drop)),
+    ("SELECT * FROM effects", |row| sequences::read(row).map(drop)),
     (
         "SELECT org, thread, ns, prefix, checkpoint_rows.* FROM checkpoint_rows
          LEFT JOIN blocks ON number = place >> 24",

@@ -26,7 +26,6 @@ mod checkpoints;
 mod claims;
 mod commits;
 mod dump;
-mod effects;
 mod ends;
 mod fixture;
 mod interrupts;
@@ -42,6 +41,7 @@ mod retention;
 mod rewrites;
 pub mod rows;
 mod runs;
+mod sequences;
 mod tenancy;
 mod threads;
 mod transfer;
@@ -217,14 +217,14 @@ cases! { $
     retention::a_thread_without_its_events_goes_to_another_store,
     wakes::a_thread_is_due_at_its_time_and_no_more_once_it_goes_on,
     wakes::due_are_the_last_runs_of_these_graphs_by_their_time,
-    effects::effects_take_effect_with_their_commit,
-    effects::a_refused_commit_has_no_effects,
-    effects::a_queue_is_read_in_order_and_acknowledged,
-    effects::a_value_is_replaced_at_its_version,
-    effects::effects_are_read_by_ranges_of_keys,
-    effects::names_of_sequences_have_limits,
-    effects::organisations_have_their_own_sequences,
-    effects::remote_threads_become_deletions_with_their_thread,
+    sequences::writes_take_effect_with_their_commit,
+    sequences::a_refused_commit_writes_no_sequence,
+    sequences::a_queue_is_read_in_order_and_acknowledged,
+    sequences::a_value_is_replaced_at_its_version,
+    sequences::writes_are_read_by_ranges_of_keys,
+    sequences::names_of_sequences_have_limits,
+    sequences::organisations_have_their_own_sequences,
+    sequences::remote_threads_become_deletions_with_their_thread,
     usage::a_fact_is_recorded_once,
     usage::facts_outlive_their_thread,
     transfer::a_whole_thread_has_everything_in_order,

@@ -5,11 +5,11 @@
 //! refusal when the answer is refused. They are deleted with their thread.
 
 use crate::StoreError;
-use crate::effect::{
-    Content, EFFECTS_LIMIT_MAX, Sequence, SequenceQuery, SequenceRow, SequenceWrite,
-};
 use crate::mailbox::is_terminated;
 use crate::record::InterruptRow;
+use crate::sequence::{
+    Content, EFFECTS_LIMIT_MAX, Sequence, SequenceQuery, SequenceRow, SequenceWrite,
+};
 use crate::table::{Result, Store};
 use crate::thread::{InvalidCursor, SearchFrom, ThreadQuery, ThreadStatus};
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,7 @@ impl ApprovalRow {
     ///
     /// # Errors
     /// Never, because a record has a JSON form.
-    pub fn effect(&self) -> Result<SequenceWrite> {
+    pub fn sequence_write(&self) -> Result<SequenceWrite> {
         Ok(SequenceWrite::append(sequence(&self.thread), Content::json(FORMAT, &self.record)?))
     }
 }
@@ -146,12 +146,13 @@ pub async fn approvals(
         return Ok(ApprovalPage { rows: Vec::new(), next: None });
     }
     let query = SequenceQuery { kind: APPROVALS.to_owned(), first, last, after, limit };
-    let found = store.effects(who, query.clone()).await?;
+    let found = store.sequence_rows(who, query.clone()).await?;
     let rows = found.iter().map(read).collect::<Result<Vec<_>>>()?;
     let next = match found.last() {
         Some(last) if found.len() == limit => {
-            let more =
-                store.effects(who, SequenceQuery { limit: 1, ..query.following(last) }).await?;
+            let more = store
+                .sequence_rows(who, SequenceQuery { limit: 1, ..query.following(last) })
+                .await?;
             let row = rows.last().filter(|_| !more.is_empty());
             row.map(|row| ApprovalCursor { version: last.version, thread: row.thread.clone() })
         }
@@ -170,7 +171,7 @@ async fn records(
     let mut version = 0;
     let mut query = SequenceQuery::of(sequence(thread), 0);
     loop {
-        let rows = store.effects(who, query.clone()).await?;
+        let rows = store.sequence_rows(who, query.clone()).await?;
         let Some(last) = rows.last() else { return Ok((records, version)) };
         version = last.version;
         query = query.following(last);
@@ -202,7 +203,7 @@ pub async fn decided(
 /// See [`approvals`].
 pub async fn record_refusal(store: &dyn Store, who: &Principal, row: &ApprovalRow) -> Result<()> {
     let ApprovalRow { thread, record } = row;
-    let new = row.effect()?;
+    let new = row.sequence_write()?;
     loop {
         let (known, version) = records(store, who, thread).await?;
         let refused = known.iter().filter(|one| {
@@ -211,8 +212,8 @@ pub async fn record_refusal(store: &dyn Store, who: &Principal, row: &ApprovalRo
         if refused.count() >= REFUSALS_MAX {
             return Ok(());
         }
-        let effects = vec![new.clone().expecting(version)];
-        match store.apply_effects(who, effects, record.at).await {
+        let writes = vec![new.clone().expecting(version)];
+        match store.write_sequences(who, writes, record.at).await {
             // Another record was written meanwhile: of several writers one gets on.
             Err(StoreError::Conflict { .. }) => {}
             written => return written,

@@ -5,7 +5,7 @@
 //! principal, and lapses at a time. A second sequence has the ids by that time.
 
 use crate::StoreError;
-use crate::effect::{
+use crate::sequence::{
     Change, Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite, of_thread,
 };
 use crate::table::{Result, Store};
@@ -62,7 +62,7 @@ impl Artifact {
     ///
     /// # Errors
     /// Never, because a JSON value has a JSON form.
-    pub fn effects(&self) -> Result<[SequenceWrite; 2]> {
+    pub fn sequence_writes(&self) -> Result<[SequenceWrite; 2]> {
         let lapse = Sequence::new(LAPSES, lapse_key(self.expires_at, &self.id));
         Ok([
             SequenceWrite::replace(
@@ -113,7 +113,7 @@ pub async fn artifact(
     id: &str,
     now: Timestamp,
 ) -> Result<Artifact> {
-    let rows = store.effects(who, SequenceQuery::of(Sequence::new(ARTIFACTS, id), 0)).await?;
+    let rows = store.sequence_rows(who, SequenceQuery::of(Sequence::new(ARTIFACTS, id), 0)).await?;
     let found = rows.last().map(Artifact::read).transpose()?;
     found.filter(|found| found.is_for(who, now)).ok_or_else(|| StoreError::NotFound {
         kind: "artifact",
@@ -137,7 +137,7 @@ pub async fn artifacts(
     let mut query = SequenceQuery { kind, first, last: Some(last), after: 0, limit: 20 };
     let mut found = Vec::new();
     loop {
-        let rows = store.effects(who, query.clone()).await?;
+        let rows = store.sequence_rows(who, query.clone()).await?;
         let Some(last) = rows.last() else { return Ok(found) };
         query = query.following(last);
         for row in &rows {
@@ -157,22 +157,22 @@ pub async fn delete_lapsed(store: &dyn Store, who: &Principal, now: Timestamp) -
         let first = String::new();
         let last = Some(lapse_key(now, "~"));
         let query = SequenceQuery { kind, first, last, after: 0, limit: AT_ONCE };
-        let rows = store.effects(who, query).await?;
+        let rows = store.sequence_rows(who, query).await?;
         if rows.is_empty() {
             return Ok(deleted);
         }
-        let mut effects = Vec::new();
+        let mut writes = Vec::new();
         for row in rows {
             let id: String = row.json()?;
-            effects.push(SequenceWrite::delete(Sequence::new(ARTIFACTS, id), ALL));
-            effects.push(SequenceWrite {
+            writes.push(SequenceWrite::delete(Sequence::new(ARTIFACTS, id), ALL));
+            writes.push(SequenceWrite {
                 to: row.sequence,
                 expected: None,
                 change: Change::Delete { up_to: ALL },
             });
             deleted += 1;
         }
-        store.apply_effects(who, effects, now).await?;
+        store.write_sequences(who, writes, now).await?;
     }
 }
 

@@ -14,7 +14,6 @@ pub mod approval;
 pub mod artifact;
 pub mod checkpoint;
 pub mod columns;
-pub mod effect;
 pub mod execution_order;
 pub mod inbox;
 pub mod invariants;
@@ -26,6 +25,7 @@ pub mod record;
 pub mod remote;
 pub mod retention;
 pub mod rows;
+pub mod sequence;
 pub mod table;
 pub mod thread;
 pub mod transfer;
@@ -33,9 +33,6 @@ pub mod transfer;
 pub use checkpoint::{
     Body, CheckpointBatch, CheckpointNamespace, CheckpointStore, FoundCheckpoint, NewCheckpoint,
     NewPending, Pending, ReadCheckpoints, WriteCheckpoints,
-};
-pub use effect::{
-    Change, Content, Sequence, SequenceQuery, SequenceRow, SequenceTable, SequenceWrite,
 };
 pub use execution_order::by_execution;
 pub use inbox::{AskingThread, asking_threads};
@@ -55,6 +52,9 @@ pub use record::{
 };
 pub use retention::{Retention, Untouched, Waiting, delete_all_untouched, drop_all_events};
 pub use rows::{RowStore, Rows};
+pub use sequence::{
+    Change, Content, Sequence, SequenceQuery, SequenceRow, SequenceTable, SequenceWrite,
+};
 pub use table::{
     JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadThreads, ReadUsage, Result, Store,
     Workers, WriteRuns, WriteThreads, WriteUsage,

@@ -1,6 +1,6 @@
 //! Rows of the tables.
 
-use crate::effect::SequenceWrite;
+use crate::sequence::SequenceWrite;
 use crate::thread::Metadata;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -314,7 +314,7 @@ pub struct Commit {
     pub pieces: Vec<Piece>,
     /// Records for readers outside of the run, written one after the other. If a sequence does not
     /// have the expected version, the commit is refused.
-    pub effects: Vec<SequenceWrite>,
+    pub sequence_writes: Vec<SequenceWrite>,
     /// Outcome of the run, in its last commit.
     pub finish: Option<RunOutcome>,
     /// Time at which the thread resumes by itself; only together with `finish`.

@@ -1,11 +1,11 @@
 //! Threads on other servers that belong to threads of the store.
 //!
-//! A record is a [sequence write](crate::effect) of its thread. When the thread is deleted, its records
+//! A record is a [sequence write](crate::sequence) of its thread. When the thread is deleted, its records
 //! become records of deletions in the same transaction, which stay until the other server has deleted
 //! the thread there. Exports and copies of a thread have no such records: a copy uses threads of its
 //! own.
 
-use crate::effect::{Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite};
+use crate::sequence::{Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite};
 use crate::table::{Result, Store};
 use weftwork_types::canonical::Hash;
 use weftwork_types::port::RemoteThreadRecord;
@@ -27,7 +27,7 @@ pub(crate) fn deletion_key(key: &str) -> &str {
     key.get(key.len().saturating_sub(REMOTE_ID_CHARS)..).unwrap_or(key)
 }
 
-/// Returns the effect that records a remote thread.
+/// Returns the write that records a remote thread.
 ///
 /// # Errors
 /// Returns [`StoreError::Conflict`](crate::StoreError::Conflict) if the record has no JSON form.
@@ -54,7 +54,7 @@ pub async fn recorded(
     let first = format!("{}/{name}/", thread.to_key());
     let last = Some(format!("{first}~"));
     let query = SequenceQuery { kind, first, last, after: 0, limit: 1 };
-    let rows = store.effects(who, query).await?;
+    let rows = store.sequence_rows(who, query).await?;
     rows.first().map(SequenceRow::json).transpose()
 }
 
@@ -80,7 +80,7 @@ pub async fn remote_deletions(
         Some(deletion) => all.following(&deletion.row),
         None => all,
     };
-    let rows = store.effects(&Principal::of_workers(), query).await?;
+    let rows = store.sequence_rows(&Principal::of_workers(), query).await?;
     rows.into_iter().map(|row| Ok(RemoteDeletion { of: row.json()?, row })).collect()
 }
 
@@ -95,7 +95,7 @@ pub async fn forget_deletion(
 ) -> Result<()> {
     let SequenceRow { sequence, version, .. } = deletion.row;
     store
-        .apply_effects(
+        .write_sequences(
             &Principal::of_workers(),
             vec![SequenceWrite::delete(sequence, version)],
             now,

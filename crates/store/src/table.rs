@@ -7,7 +7,6 @@
 #[cfg(doc)]
 use crate::StoreError;
 use crate::checkpoint::CheckpointStore;
-use crate::effect::SequenceTable;
 use crate::items::ItemTable;
 use crate::mailbox::ActivityCounts;
 use crate::orphan::OrphanPage;
@@ -16,6 +15,7 @@ use crate::record::{
     WorkerRow,
 };
 use crate::retention::Retention;
+use crate::sequence::SequenceTable;
 use crate::thread::{Metadata, NewThread, ThreadPage, ThreadQuery};
 use crate::transfer::{ExportThreads, ImportThreads};
 use std::collections::BTreeMap;
@@ -289,7 +289,7 @@ pub trait WriteRuns: Send + Sync {
     ///
     /// # Errors
     /// Returns [`StoreError::Fenced`] if the claim is not the newest or the run has ended,
-    /// [`StoreError::NotFound`] if the run does not exist, [`StoreError::Conflict`] if an effect
+    /// [`StoreError::NotFound`] if the run does not exist, [`StoreError::Conflict`] if a write of a sequence
     /// expects another version of its sequence. Nothing was changed.
     fn commit<'a>(
         &'a self,

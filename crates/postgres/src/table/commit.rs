@@ -2,7 +2,7 @@ use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::{Done, Fail};
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
-use crate::table::{calls, checkpoint_write, effects, interrupts, pieces, threads, usage};
+use crate::table::{calls, checkpoint_write, interrupts, pieces, sequences, threads, usage};
 use weftwork_store::invariants::{self, Holder};
 use weftwork_store::{Claim, Commit, Committed, NewCheckpoint, StoreError};
 use weftwork_types::event::StoredForm;
@@ -79,7 +79,7 @@ pub(crate) async fn commit(conn: &mut Conn, write: &Write, before: Before) -> Do
         return Ok(committed);
     }
     let written = conn.write(asks(write)?).await;
-    let written = effects::checked(conn, &write.commit.effects, written).await;
+    let written = sequences::checked(conn, &write.commit.sequence_writes, written).await;
     let answers = checked(conn, &write.org, &write.claim, written).await?;
     let row = answers.first().and_then(|rows| rows.first());
     let at = At::new("threads", &write.claim.at.thread);
@@ -120,7 +120,7 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
         && commit.calls.is_empty()
         && commit.usage.is_empty()
         && commit.interrupts.is_empty()
-        && commit.effects.is_empty()
+        && commit.sequence_writes.is_empty()
         && commit.wakes_at.is_none()
         && !pieces::any(commit)
     {
@@ -145,7 +145,7 @@ fn asks(write: &Write) -> Result<Vec<Ask>, StoreError> {
     for interrupt in &commit.interrupts {
         asks.push(interrupts::open(org, &claim.at, interrupt, commit.keeps_asking_run())?);
     }
-    asks.extend(effects::asks(org, &commit.effects, commit.at)?);
+    asks.extend(sequences::asks(org, &commit.sequence_writes, commit.at)?);
     Ok(asks)
 }
 

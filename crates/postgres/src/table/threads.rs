@@ -3,7 +3,7 @@ use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text, word};
 use crate::store::PostgresStore;
-use crate::table::{checkpoint_write, effects, runs, search};
+use crate::table::{checkpoint_write, runs, search, sequences};
 use tokio_postgres::Row;
 use weftwork_store::columns;
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
@@ -197,7 +197,7 @@ async fn delete(conn: &mut Conn, org: &OrgId, id: &ThreadId, before: Before) -> 
 pub(crate) fn removes(org: &OrgId, id: &ThreadId) -> Vec<Ask> {
     let mut asks = vec![checkpoint_write::lock_thread(org, id)];
     asks.extend(checkpoint_write::deletes(org, id));
-    asks.extend(effects::deletes_of(org, id));
+    asks.extend(sequences::deletes_of(org, id));
     asks.extend(DELETES.iter().map(|sql| ask!(sql, text(org), text(id))));
     asks
 }

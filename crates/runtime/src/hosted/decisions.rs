@@ -63,7 +63,7 @@ impl Decisions {
             _ => (None, now),
         };
         let record = ApprovalRecord { question, request: request.clone(), outcome, by, at };
-        match (ApprovalRow { thread: self.thread.clone(), record }).effect() {
+        match (ApprovalRow { thread: self.thread.clone(), record }).sequence_write() {
             Ok(effect) => self.log.write([effect]),
             Err(error) => tracing::warn!(%error, "a decision is not on record"),
         }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use weftwork_store::UsageRow;
-use weftwork_store::effect::SequenceWrite;
+use weftwork_store::sequence::SequenceWrite;
 use weftwork_types::port::{CallKey, CallRecord};
 
 /// Calls and usage facts that wait for the next commit of their run, usually that of the superstep.
@@ -22,14 +22,14 @@ pub(crate) struct CallLog {
 pub(crate) struct Waiting {
     pub(crate) calls: Vec<Arc<CallRecord>>,
     pub(crate) usage: Vec<Arc<UsageRow>>,
-    pub(crate) effects: Vec<SequenceWrite>,
+    pub(crate) sequence_writes: Vec<SequenceWrite>,
     /// `true` once the facts that no commit included were taken: a later one is not accepted.
     is_billed: bool,
 }
 
 impl Waiting {
     pub(crate) fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.usage.is_empty() && self.effects.is_empty()
+        self.calls.is_empty() && self.usage.is_empty() && self.sequence_writes.is_empty()
     }
 }
 
@@ -92,9 +92,9 @@ impl CallLog {
         Ok(())
     }
 
-    /// Adds effects to the next commit. A call that is added later is not committed before them.
-    pub(crate) fn write(&self, effects: impl IntoIterator<Item = SequenceWrite>) {
-        self.lock().effects.extend(effects);
+    /// Adds writes of sequences to the next commit. A call that is added later is not committed before them.
+    pub(crate) fn write(&self, writes: impl IntoIterator<Item = SequenceWrite>) {
+        self.lock().sequence_writes.extend(writes);
         self.arrived.notify_one();
     }
 
@@ -133,9 +133,9 @@ impl CallLog {
         self.lock().clone()
     }
 
-    /// Records that this many calls, facts and effects, the oldest first, are on disk.
-    pub(crate) fn committed(&self, calls: usize, usage: usize, effects: usize) {
-        if calls == 0 && usage == 0 && effects == 0 {
+    /// Records that this many calls, facts and writes of sequences, the oldest first, are on disk.
+    pub(crate) fn committed(&self, calls: usize, usage: usize, writes: usize) {
+        if calls == 0 && usage == 0 && writes == 0 {
             return;
         }
         {
@@ -143,7 +143,7 @@ impl CallLog {
             // Records are only appended meanwhile: the first ones are those of the commit.
             waiting.calls.drain(..calls);
             waiting.usage.drain(..usage);
-            waiting.effects.drain(..effects);
+            waiting.sequence_writes.drain(..writes);
         }
         self.written.send_modify(|written| written.on_disk += calls as u64);
     }

@@ -11,7 +11,7 @@ use weftwork_graph::run_loop::{
     CheckpointAddress, Checkpointer, CheckpointerError, MadeElsewhere, Plan, RecordedCalls,
 };
 use weftwork_store::approval::{ApprovalQuery, ApprovalRow, approvals};
-use weftwork_store::effect::EFFECTS_LIMIT_MAX;
+use weftwork_store::sequence::EFFECTS_LIMIT_MAX;
 use weftwork_store::{Store, StoreError};
 use weftwork_types::approval::{ApprovalOutcome, Verdict};
 use weftwork_types::canonical::{Hash, hash};

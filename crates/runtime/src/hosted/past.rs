@@ -8,7 +8,7 @@ use super::log::CallLog;
 use crate::patience::Patience;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_store::artifact::{Artifact, artifact_id};
-use weftwork_store::effect::{Content, PAST_CALLS, Sequence, SequenceQuery, SequenceWrite};
+use weftwork_store::sequence::{Content, PAST_CALLS, Sequence, SequenceQuery, SequenceWrite};
 use weftwork_store::{Store, StoreError};
 use weftwork_types::port::{Admission, Admitted, CallKey, Clock, NewArtifact, PastCall};
 use weftwork_types::run::RunRef;
@@ -107,7 +107,7 @@ impl PastCalls {
             value: new.value,
             shown: new.shown,
         };
-        self.log.write(artifact.effects().ok()?);
+        self.log.write(artifact.sequence_writes().ok()?);
         Some(id)
     }
 
@@ -135,7 +135,7 @@ impl PastCalls {
         let mut calls: Vec<PastCall> = Vec::new();
         let mut query = SequenceQuery::of(sequence.clone(), 0);
         loop {
-            let rows = self.store.effects(&self.who, query.clone()).await?;
+            let rows = self.store.sequence_rows(&self.who, query.clone()).await?;
             let Some(last) = rows.last() else { return Ok(Known { sequence, calls }) };
             query = query.following(last);
             for row in &rows {

@@ -391,10 +391,10 @@ impl Writer {
         let fails =
             matches!(commit.finish, Some(RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. }));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.batch.is_empty()));
-        let Waiting { calls, usage, effects, .. } = self.calls.waiting();
+        let Waiting { calls, usage, sequence_writes, .. } = self.calls.waiting();
         let called = calls.len();
         let billed = usage.len();
-        let written = effects.len();
+        let written = sequence_writes.len();
         if let Some(begins) = &begins {
             // The first event of the log; it is emitted at its place in the log.
             own.insert(0, begins.clone());
@@ -402,7 +402,8 @@ impl Writer {
         let Carried { mut events, void, pieces } = self.bus.begin(&own);
         events.extend(own.iter().cloned());
         let at = self.context.clock.now();
-        let whole = Commit { calls, usage, effects, events, void, pieces, at, ..commit.clone() };
+        let whole =
+            Commit { calls, usage, sequence_writes, events, void, pieces, at, ..commit.clone() };
         let committed = match self.context.store.commit(&self.who, &self.claim, whole).await {
             Ok(committed) => committed,
             Err(error) => {

@@ -233,9 +233,9 @@ ReadUsage {
     fn usage_of_run<'a>(who: &'a Principal, run: &'a RunId) -> Vec<UsageRow>;
 }
 SequenceTable {
-    fn effects<'a>(who: &'a Principal, query: SequenceQuery) -> Vec<SequenceRow>;
+    fn sequence_rows<'a>(who: &'a Principal, query: SequenceQuery) -> Vec<SequenceRow>;
     fn effect_version<'a>(who: &'a Principal, sequence: &'a Sequence) -> u64;
-    fn apply_effects<'a>(who: &'a Principal, effects: Vec<SequenceWrite>, at: Timestamp) -> ();
+    fn write_sequences<'a>(who: &'a Principal, writes: Vec<SequenceWrite>, at: Timestamp) -> ();
 }
 ExportThreads {
     fn export_thread<'a>(who: &'a Principal, id: &'a ThreadId) -> ThreadExport;

@@ -2,7 +2,7 @@ use crate::error::Done;
 use crate::row;
 use crate::table::claim_cache::{self, ClaimCache};
 use crate::table::compact::Call;
-use crate::table::{checkpoint_write, effects, interrupts, log, pieces, usage};
+use crate::table::{checkpoint_write, interrupts, log, pieces, sequences, usage};
 use rusqlite::{Connection, params};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(crate) fn commit(
     if let Some(end) = &commit.finish {
         finish(conn, org, claim, end, commit)?;
     }
-    effects::apply(conn, org, &commit.effects, *at)?;
+    sequences::apply(conn, org, &commit.sequence_writes, *at)?;
     let committed = Committed { first_seq, cancel_requested: held.cancel_requested };
     held.asks = !commit.interrupts.is_empty() || held.asks && !leaves;
     held.end = held.end.after(events.len());

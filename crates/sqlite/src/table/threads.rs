@@ -1,7 +1,7 @@
 use crate::error::Done;
 use crate::row;
 use crate::store::SqliteStore;
-use crate::table::{checkpoint_write, effects, runs, search, usage};
+use crate::table::{checkpoint_write, runs, search, sequences, usage};
 use rusqlite::{Connection, Row, params};
 use weftwork_store::columns::{self, ReadableThread};
 use weftwork_store::table::{ReadThreads, Result, WriteThreads};
@@ -160,7 +160,7 @@ pub(crate) fn remove(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<()> 
     row::execute(conn, sql, key())?;
     // Foreign keys cascade to everything else except checkpoints.
     row::execute(conn, "DELETE FROM threads WHERE org = ?1 AND id = ?2", key())?;
-    effects::delete_of(conn, org, id)?;
+    sequences::delete_of(conn, org, id)?;
     checkpoint_write::delete(conn, org, id)
 }
 

@@ -228,7 +228,7 @@ fn commits_and_sequence_writes_of_stores_that_race_are_not_lost() {
             let queue = Sequence::new("test:queue", "q");
             let commit = Commit {
                 events: vec![AiEvent::custom(json!({"n": i}))],
-                effects: vec![SequenceWrite::append(queue, content)],
+                sequence_writes: vec![SequenceWrite::append(queue, content)],
                 at: Timestamp(1_100),
                 ..Commit::default()
             };
@@ -248,7 +248,7 @@ fn commits_and_sequence_writes_of_stores_that_race_are_not_lost() {
 async fn read_all(store: &dyn Store) -> (Vec<u64>, Vec<u64>) {
     let events = store.events(&us(), &at("t"), 0, 1_000).await.expect("reads");
     let query = SequenceQuery::of(Sequence::new("test:queue", "q"), 0);
-    let records = store.effects(&us(), query).await.expect("reads");
+    let records = store.sequence_rows(&us(), query).await.expect("reads");
     let numbers = events.iter().map(|event| event.seq).collect();
     (numbers, records.iter().map(|record| record.version).collect())
 }
@@ -483,7 +483,7 @@ fn an_operation_that_always_loses_ends() {
             let to = Sequence::new("test:queue", "q");
             let content = Content::json(1, &json!(1)).expect("JSON");
             let write = SequenceWrite::append(to, content);
-            ready(other.apply_effects(&us(), vec![write], Timestamp(1))).expect("writes");
+            ready(other.write_sequences(&us(), vec![write], Timestamp(1))).expect("writes");
         })
     };
     let before_write = Mutex::new((0..1_000).map(|_| interference()).collect());
@@ -491,6 +491,6 @@ fn an_operation_that_always_loses_ends() {
     let to = Sequence::new("test:queue", "q");
     let content = Content::json(1, &json!(2)).expect("JSON");
     let write = SequenceWrite::append(to, content);
-    let refused = ready(ours.apply_effects(&us(), vec![write], Timestamp(1)));
+    let refused = ready(ours.write_sequences(&us(), vec![write], Timestamp(1)));
     assert!(matches!(refused, Err(StoreError::Unavailable { retriable: true, .. })));
 }

@@ -4,8 +4,8 @@
 mod read;
 
 pub use read::{
-    ReadableThread, read_creator, read_effect, read_interrupt, read_item, read_namespace,
-    read_piece_batch, read_readable_thread, read_run, read_thread, read_usage,
+    ReadableThread, read_creator, read_interrupt, read_item, read_namespace, read_piece_batch,
+    read_readable_thread, read_run, read_sequence_row, read_thread, read_usage,
 };
 
 use crate::StoreError;

@@ -1,9 +1,9 @@
 //! Readers of records, by the names of their columns.
 
 use super::{At, Columns};
-use crate::effect::{Content, Sequence, SequenceRow};
 use crate::items::{Item, ItemRef, Namespace, StoredItem, seal};
 use crate::record::{Base, InterruptRow, NewRun, RunRow, UsageRow};
+use crate::sequence::{Content, Sequence, SequenceRow};
 use crate::{StoreError, ThreadRow};
 use std::time::Duration;
 use weftwork_types::event::Piece;
@@ -153,7 +153,7 @@ pub fn read_usage<D>(row: &impl Columns<D>) -> Result<UsageRow> {
 ///
 /// # Errors
 /// [`StoreError::Corrupt`].
-pub fn read_effect<D>(row: &impl Columns<D>) -> Result<SequenceRow> {
+pub fn read_sequence_row<D>(row: &impl Columns<D>) -> Result<SequenceRow> {
     let at = At::new("effects", &"a row");
     let sequence = Sequence { kind: at.plain(row, "kind")?, key: at.plain(row, "key")? };
     let name = format!("{:?} of kind `{}`", sequence.key, sequence.kind);

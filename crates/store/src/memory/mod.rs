@@ -5,11 +5,11 @@
 
 mod checkpoints;
 mod commit;
-mod effects;
 mod items;
 mod read;
 mod retention;
 pub(crate) mod scope;
+mod sequences;
 mod threads;
 mod transfer;
 mod write;
@@ -137,7 +137,7 @@ pub struct Tables {
     pub(crate) workers: BTreeMap<WorkerId, WorkerRow>,
     pub(crate) checkpoints: checkpoints::Checkpoints,
     pub(crate) items: crate::items::Tables,
-    pub(crate) sequences: effects::Sequences,
+    pub(crate) sequences: sequences::Sequences,
     /// Counter that orders runs by age.
     pub(crate) run_count: u64,
 }

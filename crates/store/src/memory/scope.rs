@@ -1,10 +1,10 @@
 //! The part of the tables that an operation uses.
 
 use crate::checkpoint::{CheckpointBatch, Pending};
-use crate::effect::{Change, Sequence, SequenceQuery, SequenceWrite};
 use crate::items::ItemRef;
 use crate::record::{Claim, Commit, NewRun};
 use crate::retention::Untouched;
+use crate::sequence::{Change, Sequence, SequenceQuery, SequenceWrite};
 use std::collections::BTreeSet;
 use weftwork_types::canonical::Hash;
 use weftwork_types::port::CallKey;
@@ -197,7 +197,7 @@ impl Scope {
         }
         scope.add_part(Part::Calls(commit.calls.iter().map(|call| call.key).collect()));
         scope.extend(commit.usage.iter().map(|row| Need::usage(org, &row.fact.invocation_id)));
-        scope.extend(Self::of_writes(org, &commit.effects).0);
+        scope.extend(Self::of_writes(org, &commit.sequence_writes).0);
         scope
     }
 }

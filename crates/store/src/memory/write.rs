@@ -87,9 +87,9 @@ impl<B: Backend> WriteRuns for TableStore<B> {
         let scope = partial_scope::<B>(|| Scope::of_commit(&who.org, claim, &commit));
         self.backend.write(scope, move |tables| {
             claimed(tables, who, claim)?;
-            let effects = std::mem::take(&mut commit.effects);
-            tables.sequences.check(&who.org, &effects)?;
-            tables.sequences.apply(&who.org, effects, commit.at);
+            let writes = std::mem::take(&mut commit.sequence_writes);
+            tables.sequences.check(&who.org, &writes)?;
+            tables.sequences.apply(&who.org, writes, commit.at);
             let batch = Arc::unwrap_or_clone(std::mem::take(&mut commit.batch));
             let checkpoints = !batch.checkpoints.is_empty();
             let head = tables.checkpoints.put_batch(&who.org, &claim.at.thread, batch);

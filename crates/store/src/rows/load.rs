@@ -3,9 +3,9 @@
 use super::encode::{self, corrupt, decode, guard, kind, of_hash, of_org, of_sequence, of_thread};
 use super::{Key, KeyRange, Order, Rows, Value};
 use crate::StoreError;
-use crate::effect::{Sequence, SequenceQuery};
 use crate::memory::scope::{Need, Scope};
 use crate::memory::{Tables, Thread};
+use crate::sequence::{Sequence, SequenceQuery};
 use crate::table::Result;
 use std::collections::BTreeMap;
 use weftwork_types::run::RunRef;

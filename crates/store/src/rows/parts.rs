@@ -3,10 +3,10 @@
 use super::encode::{corrupt, kind, of_graph, of_hash, of_org, of_run, of_thread};
 use super::load::Loader;
 use super::{Key, KeyRange, Order, Rows};
-use crate::effect::{KINDS_OF_THREADS, Sequence, of_thread as keys_of_thread};
 use crate::memory::scope::Part;
 use crate::record::RunRow;
 use crate::remote::{REMOTE_DELETIONS, REMOTE_THREADS, deletion_key};
+use crate::sequence::{KINDS_OF_THREADS, Sequence, of_thread as keys_of_thread};
 use crate::table::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_types::canonical::Hash;

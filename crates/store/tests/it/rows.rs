@@ -82,7 +82,7 @@ fn filled() -> Arc<MemoryRows> {
     let commit = Commit {
         batch: batch.into(),
         events: vec![AiEvent::custom(json!({"n": 1}))],
-        effects: vec![SequenceWrite::append(Sequence::new("kind", "key"), content)],
+        sequence_writes: vec![SequenceWrite::append(Sequence::new("kind", "key"), content)],
         at: Timestamp(1_002),
         ..Commit::default()
     };

@@ -14,7 +14,7 @@ use weftwork_graph::{
 use weftwork_runtime::StoreCheckpointer;
 use weftwork_store::{
     Commit, Content, IfExists, Indexing, ItemRef, Metadata, Namespace, NewRun, NewThread,
-    PutOptions, Sequence, Store, UsageRow, WorkerRow, effect,
+    PutOptions, Sequence, Store, UsageRow, WorkerRow, sequence,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::GraphCaller;
@@ -187,8 +187,8 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     let new = NewThread { id, graph: None, metadata, created_at, if_exists };
     store.create_thread(&who, new).await.expect("creates");
     let content = Content::json(1, &json!({"to": "ann"})).expect("JSON");
-    let effects = vec![effect::SequenceWrite::append(Sequence::new("mailbox", "ann"), content)];
-    store.apply_effects(&who, effects, clock.now()).await.expect("applies");
+    let writes = vec![sequence::SequenceWrite::append(Sequence::new("mailbox", "ann"), content)];
+    store.write_sequences(&who, writes, clock.now()).await.expect("applies");
 }
 
 /// The thread of a run in this process, whose calls are kept with its tasks.

@@ -7,7 +7,7 @@ use proptest::sample::Index;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_store::effect::{self, Content, Sequence, SequenceQuery};
+use weftwork_store::sequence::{self, Content, Sequence, SequenceQuery};
 use weftwork_store::{
     CheckpointBatch, Claim, Commit, IfExists, Metadata, NewRun, NewThread, Store, ThreadQuery,
     Untouched, UsageRow, Waiting, WorkerRow,
@@ -159,17 +159,17 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
 }
 
 /// Generates a write to one of few sequences, which may expect a version.
-fn effect() -> impl Strategy<Value = effect::SequenceWrite> {
+fn effect() -> impl Strategy<Value = sequence::SequenceWrite> {
     let content = any::<Vec<u8>>().prop_map(|bytes| Content { format: 1, bytes });
     (0..2u8, prop::option::weighted(0.2, 0..3u64), 0..3u8, content, 0..9u64).prop_map(
         |(key, expected, change, content, up_to)| {
             let to = Sequence::new("mail", format!("k{key}"));
             let effect = match change {
-                0 => effect::SequenceWrite::append(to, content),
-                1 => effect::SequenceWrite::replace(to, content),
-                _ => effect::SequenceWrite::delete(to, up_to),
+                0 => sequence::SequenceWrite::append(to, content),
+                1 => sequence::SequenceWrite::replace(to, content),
+                _ => sequence::SequenceWrite::delete(to, up_to),
             };
-            effect::SequenceWrite { expected, ..effect }
+            sequence::SequenceWrite { expected, ..effect }
         },
     )
 }
@@ -198,7 +198,7 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(effect(), 1..4)],
     )
         .prop_map(
-            |(interrupts, events, finish, batch, calls, usage, pieces, void, effects)| {
+            |(interrupts, events, finish, batch, calls, usage, pieces, void, sequence_writes)| {
                 let wakes_at = interrupts.first().map(|asked| Timestamp(asked.id.0 as i64 * 200));
                 let at = Timestamp(0);
                 Box::new(Commit {
@@ -209,7 +209,7 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
                     events,
                     void,
                     pieces,
-                    effects,
+                    sequence_writes,
                     finish,
                     wakes_at,
                     at,
@@ -397,7 +397,7 @@ async fn apply_claimed(
                 row.caller.run = claim.at.run.clone();
             }
             let committed = store.commit(&who, claim, *commit).await;
-            let effects = store.effects(&who, SequenceQuery::all("mail")).await;
+            let effects = store.sequence_rows(&who, SequenceQuery::all("mail")).await;
             format!("{committed:?} {effects:?}")
         }
         Op::Release { .. } => format!("{:?}", store.release(&who, claim, now).await),

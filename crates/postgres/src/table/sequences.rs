@@ -4,11 +4,11 @@ use crate::row::{At, int, text};
 use crate::store::PostgresStore;
 use tokio_postgres::Row;
 use weftwork_store::columns;
-use weftwork_store::effect::{
+use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
+use weftwork_store::sequence::{
     Change, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable, SequenceWrite,
     check_name, of_thread, wrong_version,
 };
-use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::table::Result;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
@@ -16,7 +16,7 @@ use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 const WRONG_VERSION: &str = "WF002";
 
 impl SequenceTable for PostgresStore {
-    fn effects<'a>(
+    fn sequence_rows<'a>(
         &'a self,
         who: &'a Principal,
         query: SequenceQuery,
@@ -52,24 +52,24 @@ impl SequenceTable for PostgresStore {
         })
     }
 
-    fn apply_effects<'a>(
+    fn write_sequences<'a>(
         &'a self,
         who: &'a Principal,
-        effects: Vec<SequenceWrite>,
+        writes: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
-        self.run((who.org.clone(), effects, at), |conn, (org, effects, at), _| {
+        self.run((who.org.clone(), writes, at), |conn, (org, writes, at), _| {
             Box::pin(async move {
-                let written = conn.write(asks(org, effects, *at)?).await;
-                checked(conn, effects, written).await.map(drop)
+                let written = conn.write(asks(org, writes, *at)?).await;
+                checked(conn, writes, written).await.map(drop)
             })
         })
     }
 }
 
-/// Returns the statements of effects, one for each; see [`checked`].
-pub(crate) fn asks(org: &OrgId, effects: &[SequenceWrite], at: Timestamp) -> Result<Vec<Ask>> {
-    effects.iter().enumerate().map(|(number, effect)| one(org, number, effect, at)).collect()
+/// Returns the statements of writes, one for each; see [`checked`].
+pub(crate) fn asks(org: &OrgId, writes: &[SequenceWrite], at: Timestamp) -> Result<Vec<Ask>> {
+    writes.iter().enumerate().map(|(number, write)| one(org, number, write, at)).collect()
 }
 
 /// Returns the statements that delete the sequences of a thread, and make its records of remote
@@ -104,33 +104,33 @@ pub(crate) fn deletes_of(org: &OrgId, thread: &ThreadId) -> Vec<Ask> {
     std::iter::once(moves).chain(kinds.map(ask)).collect()
 }
 
-fn one(org: &OrgId, number: usize, effect: &SequenceWrite, at: Timestamp) -> Result<Ask> {
-    check_name(&effect.to)?;
+fn one(org: &OrgId, number: usize, write: &SequenceWrite, at: Timestamp) -> Result<Ask> {
+    check_name(&write.to)?;
     let sql = "SELECT apply_effect($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-    let Sequence { kind, key } = effect.to.clone();
-    let (deletes_to, content) = match &effect.change {
+    let Sequence { kind, key } = write.to.clone();
+    let (deletes_to, content) = match &write.change {
         Change::Append(content) => (None, Some(content)),
         Change::Replace(content) => (Some(i64::MAX), Some(content)),
         Change::Delete { up_to } => (Some(int(*up_to)), None),
     };
     let format = content.map(|content| i64::from(content.format));
     let bytes = content.map(|content| content.bytes.clone());
-    let expected = effect.expected.map(int);
+    let expected = write.expected.map(int);
     let number = int(number);
     Ok(ask!(sql, number, text(org), kind, key, expected, deletes_to, at.0, format, bytes))
 }
 
-/// Converts the result of statements with those of effects: a refusal by `apply_effect` becomes a
+/// Converts the result of statements with those of writes: a refusal by `apply_effect` becomes a
 /// store error.
 pub(crate) async fn checked<T>(
     conn: &mut Conn,
-    effects: &[SequenceWrite],
+    writes: &[SequenceWrite],
     done: Done<T>,
 ) -> Done<T> {
     let refused = |fail: &Fail| {
         let (number, found) = fail.refused(WRONG_VERSION)?.split_once(' ')?;
-        let effect = effects.get(number.parse::<usize>().ok()?)?;
-        Some(wrong_version(effect, found.parse().ok()?))
+        let write = writes.get(number.parse::<usize>().ok()?)?;
+        Some(wrong_version(write, found.parse().ok()?))
     };
     let Some(error) = done.as_ref().err().and_then(refused) else { return done };
     conn.tidy().await?;
@@ -138,5 +138,5 @@ pub(crate) async fn checked<T>(
 }
 
 fn read(row: &Row) -> Result<SequenceRow> {
-    columns::read_effect(row)
+    columns::read_sequence_row(row)
 }

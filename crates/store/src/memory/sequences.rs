@@ -2,11 +2,11 @@
 
 use super::scope::{Need, Scope};
 use super::{Backend, TableStore, Tables, partial_scope};
-use crate::effect::{
+use crate::remote::{REMOTE_DELETIONS, REMOTE_THREADS, deletion_key};
+use crate::sequence::{
     Change, Content, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable,
     SequenceWrite, check_all, of_thread,
 };
-use crate::remote::{REMOTE_DELETIONS, REMOTE_THREADS, deletion_key};
 use crate::table::Result;
 use std::collections::BTreeMap;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
@@ -22,14 +22,14 @@ pub(crate) struct Records {
 }
 
 impl Sequences {
-    /// Checks that effects can be applied.
-    pub(super) fn check(&self, org: &OrgId, effects: &[SequenceWrite]) -> Result<()> {
-        check_all(effects, |sequence| self.version(org, sequence))
+    /// Checks that writes can be applied.
+    pub(super) fn check(&self, org: &OrgId, writes: &[SequenceWrite]) -> Result<()> {
+        check_all(writes, |sequence| self.version(org, sequence))
     }
 
-    /// Applies checked effects.
-    pub(super) fn apply(&mut self, org: &OrgId, effects: Vec<SequenceWrite>, at: Timestamp) {
-        for SequenceWrite { to, change, .. } in effects {
+    /// Applies checked writes.
+    pub(super) fn apply(&mut self, org: &OrgId, writes: Vec<SequenceWrite>, at: Timestamp) {
+        for SequenceWrite { to, change, .. } in writes {
             let records = self.0.entry((org.clone(), to)).or_default();
             let content = match change {
                 Change::Delete { up_to } => {
@@ -95,20 +95,20 @@ impl Sequences {
 }
 
 impl Tables {
-    fn apply_effects(
+    fn write_sequences(
         &mut self,
         org: &OrgId,
-        effects: Vec<SequenceWrite>,
+        writes: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> Result<()> {
-        self.sequences.check(org, &effects)?;
-        self.sequences.apply(org, effects, at);
+        self.sequences.check(org, &writes)?;
+        self.sequences.apply(org, writes, at);
         Ok(())
     }
 }
 
 impl<B: Backend> SequenceTable for TableStore<B> {
-    fn effects<'a>(
+    fn sequence_rows<'a>(
         &'a self,
         who: &'a Principal,
         query: SequenceQuery,
@@ -128,13 +128,13 @@ impl<B: Backend> SequenceTable for TableStore<B> {
         self.backend.read(scope, move |tables| Ok(tables.sequences.version(&who.org, sequence)))
     }
 
-    fn apply_effects<'a>(
+    fn write_sequences<'a>(
         &'a self,
         who: &'a Principal,
-        effects: Vec<SequenceWrite>,
+        writes: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
-        let scope = partial_scope::<B>(|| Scope::of_writes(&who.org, &effects));
-        self.backend.write(scope, move |tables| tables.apply_effects(&who.org, effects, at))
+        let scope = partial_scope::<B>(|| Scope::of_writes(&who.org, &writes));
+        self.backend.write(scope, move |tables| tables.write_sequences(&who.org, writes, at))
     }
 }

@@ -203,7 +203,7 @@ pub trait SequenceTable: Send + Sync {
     ///
     /// # Errors
     /// Only system errors.
-    fn effects<'a>(
+    fn sequence_rows<'a>(
         &'a self,
         who: &'a Principal,
         query: SequenceQuery,
@@ -225,40 +225,40 @@ pub trait SequenceTable: Send + Sync {
     /// # Errors
     /// Returns [`StoreError::Conflict`] if a sequence does not have the expected version, or if its
     /// name exceeds a limit. Nothing was changed.
-    fn apply_effects<'a>(
+    fn write_sequences<'a>(
         &'a self,
         who: &'a Principal,
-        effects: Vec<SequenceWrite>,
+        writes: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>>;
 }
 
-/// Returns the version of the sequence after an effect, given the version before it. Every store
+/// Returns the version of the sequence after a write, given the version before it. Every store
 /// calls this before it writes.
 ///
 /// # Errors
-/// Returns [`StoreError::Conflict`] if the effect expects another version, or the name of the
+/// Returns [`StoreError::Conflict`] if the write expects another version, or the name of the
 /// sequence exceeds a limit.
-pub fn version_after(effect: &SequenceWrite, version: u64) -> Result<u64> {
-    check_name(&effect.to)?;
-    if effect.expected.is_some_and(|expected| expected != version) {
-        return Err(wrong_version(effect, version));
+pub fn version_after(write: &SequenceWrite, version: u64) -> Result<u64> {
+    check_name(&write.to)?;
+    if write.expected.is_some_and(|expected| expected != version) {
+        return Err(wrong_version(write, version));
     }
-    match effect.change {
+    match write.change {
         Change::Append(_) | Change::Replace(_) => Ok(version + 1),
         Change::Delete { .. } => Ok(version),
     }
 }
 
-/// Checks effects that are applied one after the other, given the versions of their sequences.
+/// Checks writes that are applied one after the other, given the versions of their sequences.
 pub(crate) fn check_all(
-    effects: &[SequenceWrite],
+    writes: &[SequenceWrite],
     version: impl Fn(&Sequence) -> u64,
 ) -> Result<()> {
     let mut versions = BTreeMap::new();
-    for effect in effects {
-        let known = versions.entry(&effect.to).or_insert_with(|| version(&effect.to));
-        *known = version_after(effect, *known)?;
+    for write in writes {
+        let known = versions.entry(&write.to).or_insert_with(|| version(&write.to));
+        *known = version_after(write, *known)?;
     }
     Ok(())
 }
@@ -283,10 +283,10 @@ pub fn check_name(sequence: &Sequence) -> Result<()> {
 
 /// Creates the error for a sequence that does not have the expected version.
 #[must_use]
-pub fn wrong_version(effect: &SequenceWrite, found: u64) -> StoreError {
+pub fn wrong_version(write: &SequenceWrite, found: u64) -> StoreError {
     StoreError::Conflict {
-        location: describe_sequence(&effect.to),
-        expected: format!("version {}", effect.expected.unwrap_or_default()),
+        location: describe_sequence(&write.to),
+        expected: format!("version {}", write.expected.unwrap_or_default()),
         found: format!("version {found}"),
     }
 }

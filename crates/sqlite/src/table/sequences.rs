@@ -3,16 +3,16 @@ use crate::row::{self, At};
 use crate::store::SqliteStore;
 use rusqlite::{Connection, Row, params};
 use weftwork_store::columns;
-use weftwork_store::effect::{
+use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
+use weftwork_store::sequence::{
     Change, Content, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable,
     SequenceWrite, of_thread, version_after,
 };
-use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::table::Result;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 impl SequenceTable for SqliteStore {
-    fn effects<'a>(
+    fn sequence_rows<'a>(
         &'a self,
         who: &'a Principal,
         query: SequenceQuery,
@@ -40,35 +40,35 @@ impl SequenceTable for SqliteStore {
         self.look(move |conn| version(conn, &org, &sequence))
     }
 
-    fn apply_effects<'a>(
+    fn write_sequences<'a>(
         &'a self,
         who: &'a Principal,
-        effects: Vec<SequenceWrite>,
+        writes: Vec<SequenceWrite>,
         at: Timestamp,
     ) -> BoxFuture<'a, Result<()>> {
         let org = who.org.clone();
-        self.write(move |conn| apply(conn, &org, &effects, at))
+        self.write(move |conn| apply(conn, &org, &writes, at))
     }
 }
 
-/// Applies effects, one after the other.
+/// Applies writes, one after the other.
 pub(crate) fn apply(
     conn: &Connection,
     org: &OrgId,
-    effects: &[SequenceWrite],
+    writes: &[SequenceWrite],
     at: Timestamp,
 ) -> Done<()> {
-    for effect in effects {
-        let before = version(conn, org, &effect.to)?;
-        let after = version_after(effect, before)?;
-        let sequence = &effect.to;
-        match &effect.change {
-            Change::Delete { up_to } => delete(conn, org, &effect.to, *up_to)?,
+    for write in writes {
+        let before = version(conn, org, &write.to)?;
+        let after = version_after(write, before)?;
+        let sequence = &write.to;
+        match &write.change {
+            Change::Delete { up_to } => delete(conn, org, &write.to, *up_to)?,
             Change::Append(content) => {
                 insert(conn, org, &NewEffect { sequence, version: after, content, at })?;
             }
             Change::Replace(content) => {
-                delete(conn, org, &effect.to, before)?;
+                delete(conn, org, &write.to, before)?;
                 insert(conn, org, &NewEffect { sequence, version: after, content, at })?;
             }
         }
@@ -148,5 +148,5 @@ fn insert(conn: &Connection, org: &OrgId, new: &NewEffect<'_>) -> Done<()> {
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<SequenceRow> {
-    Ok(columns::read_effect(row)?)
+    Ok(columns::read_sequence_row(row)?)
 }

@@ -6,12 +6,12 @@ use super::fixture::{
 use super::fixture::{custom_event, us, write};
 use std::sync::Arc;
 use weftwork_store::StoreError;
-use weftwork_store::effect::{
+use weftwork_store::record::Commit;
+use weftwork_store::remote::{forget_deletion, record_of, recorded, remote_deletions};
+use weftwork_store::sequence::{
     Content, EFFECTS_LIMIT_MAX, SEQUENCE_BYTES_MAX, Sequence, SequenceQuery, SequenceRow,
     SequenceWrite,
 };
-use weftwork_store::record::Commit;
-use weftwork_store::remote::{forget_deletion, record_of, recorded, remote_deletions};
 use weftwork_store::table::Store;
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::port::{RemoteAddress, RemoteThreadRecord};
@@ -29,16 +29,16 @@ fn append(key: &str, text: &str) -> SequenceWrite {
     SequenceWrite::append(to("mail", key), content(text))
 }
 
-fn with(effects: Vec<SequenceWrite>) -> Commit {
-    Commit { effects, ..commit(1_100) }
+fn with(sequence_writes: Vec<SequenceWrite>) -> Commit {
+    Commit { sequence_writes, ..commit(1_100) }
 }
 
-async fn apply(store: &dyn Store, effects: Vec<SequenceWrite>) {
-    store.apply_effects(&us(), effects, Timestamp(1_200)).await.expect("applies");
+async fn apply(store: &dyn Store, writes: Vec<SequenceWrite>) {
+    store.write_sequences(&us(), writes, Timestamp(1_200)).await.expect("applies");
 }
 
 async fn read(store: &dyn Store, query: SequenceQuery) -> Vec<SequenceRow> {
-    store.effects(&us(), query).await.expect("reads")
+    store.sequence_rows(&us(), query).await.expect("reads")
 }
 
 /// Returns the records of a sequence after a version, each with its key, version and content.
@@ -55,12 +55,12 @@ async fn in_mail(store: &dyn Store, key: &str) -> Vec<String> {
     texts(store, SequenceQuery::of(to("mail", key), 0)).await
 }
 
-pub(super) async fn effects_take_effect_with_their_commit(store: Arc<dyn Store>) {
+pub(super) async fn writes_take_effect_with_their_commit(store: Arc<dyn Store>) {
     let claim = begin(&*store, "t", "r").await;
     let binary = Content { format: u32::MAX, bytes: vec![0, 255, 1] };
-    let effects =
+    let writes =
         vec![append("ada", "one"), SequenceWrite::append(to("mail", "ada"), binary.clone())];
-    let all = Commit { batch: these(vec![checkpoint(1)]).into(), ..with(effects) };
+    let all = Commit { batch: these(vec![checkpoint(1)]).into(), ..with(writes) };
     write(&*store, &claim, Commit { events: vec![custom_event(1)], ..all }).await;
     let rows = read(&*store, SequenceQuery::of(to("mail", "ada"), 0)).await;
     let expected = |version, content| SequenceRow {
@@ -77,7 +77,7 @@ pub(super) async fn effects_take_effect_with_their_commit(store: Arc<dyn Store>)
     assert_eq!(read(&*store, SequenceQuery::all("mail")).await.len(), 2);
 }
 
-pub(super) async fn a_refused_commit_has_no_effects(store: Arc<dyn Store>) {
+pub(super) async fn a_refused_commit_writes_no_sequence(store: Arc<dyn Store>) {
     let old = begin(&*store, "t", "r").await;
     let other = register(&*store, "w2", 90_000).await;
     let taken = store.claim(&us(), &at("t", "r"), &other, Timestamp(90_000)).await;
@@ -86,9 +86,9 @@ pub(super) async fn a_refused_commit_has_no_effects(store: Arc<dyn Store>) {
     assert!(matches!(late, Err(StoreError::Fenced { .. })), "{late:?}");
     assert!(in_mail(&*store, "ada").await.is_empty());
     // A commit with a wrong expectation writes nothing else, either.
-    let effects = vec![append("ada", "one"), append("bob", "two").expecting(7)];
+    let writes = vec![append("ada", "one"), append("bob", "two").expecting(7)];
     let batch = these(vec![checkpoint(1)]).into();
-    let all = Commit { batch, events: vec![custom_event(1)], ..with(effects) };
+    let all = Commit { batch, events: vec![custom_event(1)], ..with(writes) };
     let refused = store.commit(&us(), &claim, all.clone()).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
     assert!(read(&*store, SequenceQuery::all("mail")).await.is_empty());
@@ -96,8 +96,8 @@ pub(super) async fn a_refused_commit_has_no_effects(store: Arc<dyn Store>) {
     assert_eq!(store.thread(&us(), &claim.at.thread).await.map(|row| row.head), Ok(None));
     assert_eq!(store.events(&us(), &claim.at, 0, 9).await, Ok(Vec::new()));
     // The run goes on.
-    let effects = vec![append("ada", "one"), append("bob", "two").expecting(0)];
-    write(&*store, &claim, Commit { effects, ..all }).await;
+    let writes = vec![append("ada", "one"), append("bob", "two").expecting(0)];
+    write(&*store, &claim, Commit { sequence_writes: writes, ..all }).await;
     assert_eq!(texts(&*store, SequenceQuery::all("mail")).await, ["ada 1 one", "bob 1 two"]);
 }
 
@@ -111,8 +111,8 @@ pub(super) async fn a_queue_is_read_in_order_and_acknowledged(store: Arc<dyn Sto
     assert_eq!(texts(&*store, after).await, ["ada 2 b", "ada 3 c"]);
     // A consumer acknowledges outside of a run, or with a commit of its own.
     apply(&*store, vec![SequenceWrite::delete(to("mail", "ada"), 1)]).await;
-    let effects = vec![SequenceWrite::delete(to("mail", "ada"), 2), append("bob", "done")];
-    write(&*store, &claim, with(effects)).await;
+    let writes = vec![SequenceWrite::delete(to("mail", "ada"), 2), append("bob", "done")];
+    write(&*store, &claim, with(writes)).await;
     assert_eq!(in_mail(&*store, "ada").await, ["ada 3 c"]);
     assert_eq!(in_mail(&*store, "bob").await.len(), 4);
     // Versions are not used again, even if all records are deleted.
@@ -132,27 +132,27 @@ pub(super) async fn a_value_is_replaced_at_its_version(store: Arc<dyn Store>) {
     apply(&*store, vec![put("one").expecting(0)]).await;
     apply(&*store, vec![put("two").expecting(1)]).await;
     assert_eq!(session_of().await, ["s 2 two"]);
-    let late = store.apply_effects(&us(), vec![put("late").expecting(1)], Timestamp(3)).await;
+    let late = store.write_sequences(&us(), vec![put("late").expecting(1)], Timestamp(3)).await;
     let error = late.expect_err("another version").to_string();
     assert!(error.contains("version 1") && error.contains("version 2"), "{error}");
     assert_eq!(session_of().await, ["s 2 two"]);
     apply(&*store, vec![put("three")]).await;
-    // The effects of one call follow each other.
+    // The writes of one call follow each other.
     let both = vec![put("four").expecting(3), put("five").expecting(4)];
     apply(&*store, both).await;
     assert_eq!(session_of().await, ["s 5 five"]);
     let wrong = vec![put("six").expecting(5), put("seven").expecting(5)];
-    let refused = store.apply_effects(&us(), wrong, Timestamp(3)).await;
+    let refused = store.write_sequences(&us(), wrong, Timestamp(3)).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
     assert_eq!(session_of().await, ["s 5 five"]);
 }
 
-pub(super) async fn effects_are_read_by_ranges_of_keys(store: Arc<dyn Store>) {
-    let mut effects: Vec<_> = ["b", "", "a", "ab", "B", "ä"].map(|key| append(key, "x")).into();
-    effects.push(append("b", "y"));
-    effects.push(SequenceWrite::append(to("mai", "a"), content("other kind")));
-    effects.push(SequenceWrite::append(to("mail2", "a"), content("other kind")));
-    apply(&*store, effects).await;
+pub(super) async fn writes_are_read_by_ranges_of_keys(store: Arc<dyn Store>) {
+    let mut writes: Vec<_> = ["b", "", "a", "ab", "B", "ä"].map(|key| append(key, "x")).into();
+    writes.push(append("b", "y"));
+    writes.push(SequenceWrite::append(to("mai", "a"), content("other kind")));
+    writes.push(SequenceWrite::append(to("mail2", "a"), content("other kind")));
+    apply(&*store, writes).await;
     let all = [" 1 x", "B 1 x", "a 1 x", "ab 1 x", "b 1 x", "b 2 y", "ä 1 x"];
     assert_eq!(texts(&*store, SequenceQuery::all("mail")).await, all);
     let range = SequenceQuery {
@@ -181,9 +181,9 @@ pub(super) async fn names_of_sequences_have_limits(store: Arc<dyn Store>) {
     apply(&*store, vec![SequenceWrite::append(to(&most, &most), content("x"))]).await;
     assert_eq!(read(&*store, SequenceQuery::all(most.clone())).await.len(), 1);
     for (kind, key) in [("", "k"), ("mail", &*format!("{most}x")), ("mail", "a\0")] {
-        let effects =
+        let writes =
             vec![append("ada", "first"), SequenceWrite::append(to(kind, key), content("x"))];
-        let refused = store.apply_effects(&us(), effects, Timestamp(3)).await;
+        let refused = store.write_sequences(&us(), writes, Timestamp(3)).await;
         assert!(matches!(refused, Err(StoreError::Conflict { .. })), "{refused:?}");
     }
     assert!(in_mail(&*store, "ada").await.is_empty());
@@ -192,12 +192,12 @@ pub(super) async fn names_of_sequences_have_limits(store: Arc<dyn Store>) {
 pub(super) async fn organisations_have_their_own_sequences(store: Arc<dyn Store>) {
     let them = principal("them");
     apply(&*store, vec![append("ada", "ours")]).await;
-    assert_eq!(store.effects(&them, SequenceQuery::all("mail")).await, Ok(Vec::new()));
+    assert_eq!(store.sequence_rows(&them, SequenceQuery::all("mail")).await, Ok(Vec::new()));
     assert_eq!(store.effect_version(&them, &to("mail", "ada")).await, Ok(0));
     let claim = begin_as(&*store, &them, new_run("t", "r")).await;
-    let effects =
+    let writes =
         vec![append("ada", "theirs").expecting(0), SequenceWrite::delete(to("mail", "ada"), 9)];
-    store.commit(&them, &claim, with(effects)).await.expect("commits");
+    store.commit(&them, &claim, with(writes)).await.expect("commits");
     assert_eq!(store.effect_version(&them, &to("mail", "ada")).await, Ok(1));
     assert_eq!(in_mail(&*store, "ada").await, ["ada 1 ours"]);
 }
@@ -231,8 +231,8 @@ pub(super) async fn remote_threads_become_deletions_with_their_thread(store: Arc
         let id = &claim.at.thread;
         let used = [("a", number), ("b", number + 10)];
         let records = used.map(|(text, number)| record_of(id, name(text), &remote(number)));
-        let effects = records.map(|record| record.expect("has a JSON form")).into();
-        store.commit(&who, &claim, with(effects)).await.expect("commits");
+        let writes = records.map(|record| record.expect("has a JSON form")).into();
+        store.commit(&who, &claim, with(writes)).await.expect("commits");
         let finish = Some(weftwork_types::run::RunOutcome::cancelled());
         store.commit(&who, &claim, Commit { finish, ..commit(1_500) }).await.expect("commits");
     }
