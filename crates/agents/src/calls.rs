@@ -10,6 +10,7 @@ use weftwork_tools::{
     AskingCall, Executed, LeftOpen, Prepared, ReadyCall, Reply, ToolRunner, UnknownAnswer,
     UnknownCall, code, not_decided, tool_result,
 };
+use weftwork_types::ToolCallId;
 use weftwork_types::approval::ApprovalDecision;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::message::{Message, ToolCall, ToolResult};
@@ -240,9 +241,44 @@ pub(crate) async fn result_of_call(
     prompt: &PromptScope,
 ) -> Result<ToolResult, ToolCallError> {
     match outcome_of_call(ctx, runner, call, prompt).await {
-        Ok(ToolOutcome::Failed(failure)) => Err(ToolCallError::Failed(failure)),
-        Ok(outcome) => Ok(tool_result(call, &outcome)),
+        Ok(outcome) => result_of_outcome(call, outcome),
         Err(stopped) => Err(ToolCallError::Stopped(stopped)),
+    }
+}
+
+/// Calls a tool outside of nodes. Nobody can be asked there.
+pub(crate) async fn call_outside(
+    runner: &ToolRunner,
+    calls: &CallContext,
+    name: &str,
+    args: serde_json::Value,
+) -> Result<ToolResult, ToolCallError> {
+    let id = ToolCallId::from_uuid(uuid::Uuid::from_u128(calls.clock.unique()));
+    let call = ToolCall { id, name: wire_name(name), args, shown: None };
+    let needs_person = || {
+        let text = format!(
+            "tool `{name}` needs a person, and this logic runs outside of a node; call it in a node of an activity, which waits for the answer"
+        );
+        ToolCallError::Stopped(NodeError::message(text))
+    };
+    let Prepared::Ready(ready) = runner.prepare(&call, calls) else {
+        return Err(needs_person());
+    };
+    let executed = runner.execute(ready).await;
+    match executed.map_err(|error| ToolCallError::Stopped(error.fault().into()))? {
+        Executed::Done(outcome) => result_of_outcome(&call, outcome),
+        Executed::Asks(_) | Executed::OutcomeUnknown(_) => Err(needs_person()),
+    }
+}
+
+/// Converts the outcome of a call to its result.
+pub(crate) fn result_of_outcome(
+    call: &ToolCall,
+    outcome: ToolOutcome,
+) -> Result<ToolResult, ToolCallError> {
+    match outcome {
+        ToolOutcome::Failed(failure) => Err(ToolCallError::Failed(failure)),
+        outcome => Ok(tool_result(call, &outcome)),
     }
 }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 use weftwork::App;
 use weftwork::agents::{
     Activity, AgentError, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
-    InstanceOptions, QueuedActivities, Sent,
+    DeadLetter, InstanceOptions, QueuedActivities, Sent, Terminated,
 };
 use weftwork::runtime::Runtime;
 use weftwork::store::{Store, StoreError};
 use weftwork::types::interrupt::Interrupt;
-use weftwork::types::run::{Mailbox, RunOutcome};
+use weftwork::types::run::{Mailbox, RunOptions, RunOutcome};
 use weftwork::types::{InstanceId, Principal, ThreadId};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, default_model};
@@ -45,19 +45,20 @@ pub async fn instances(command: Instances, context: &CommandContext) -> Result<E
     }
     let agents = open_reader(context).await?;
     let done = match command {
-        Instances::Create(args) => create_instance(args, &agents, context).await,
+        Instances::Create(args) => create_instance(*args, &agents, context).await,
         Instances::List { limit, json } => list_instances(limit, json, &agents, context).await,
         Instances::Show { id, json } => {
             show_instance(&InstanceId::new(id)?, json, &agents, context).await
         }
         Instances::Watch { id } => watch_instance(&InstanceId::new(id)?, &agents, context).await,
-        Instances::Terminate { id, deadline, dead_letter } => {
+        Instances::Terminate { id, deadline, dead_letter, json } => {
             let id = InstanceId::new(id)?;
             let queued = match dead_letter {
                 true => QueuedActivities::DeadLetter,
                 false => QueuedActivities::Keep,
             };
-            terminate_instance(&id, deadline, queued, &agents, context).await
+            let report = agents.terminate(&id, deadline, queued).await?;
+            tell_termination(&id, &report, json, context)
         }
         Instances::Send(_) => Ok(Exit::Done),
     };
@@ -85,6 +86,12 @@ async fn create_instance(
     let agent = context.agent(&args.agent)?;
     let options = InstanceOptions::new().mailbox_capacity(args.mailbox);
     let options = options.on_question(args.on_question.into());
+    let options = options.run_options(RunOptions {
+        configurable: args.configurable.unwrap_or_default(),
+        budget: args.budget,
+        step_limit: args.step_limit,
+        ..RunOptions::default()
+    });
     let options = match args.id {
         Some(id) => options.id(InstanceId::new(id)?),
         None => options,
@@ -187,6 +194,9 @@ async fn send_activity(
             Begin::At(at) => at,
             Begin::After(delay) => agents.runtime().clock().now().plus(delay),
         });
+    }
+    if let Some(entries) = args.configurable {
+        activity = activity.configurable(entries);
     }
     if let Some(limit) = args.timeout {
         activity = activity.timeout(limit);
@@ -308,29 +318,29 @@ async fn watch_instance(
     }
 }
 
-async fn terminate_instance(
+fn tell_termination(
     id: &InstanceId,
-    deadline: Duration,
-    queued: QueuedActivities,
-    agents: &AgentRuntime,
+    report: &Terminated,
+    as_json: bool,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let report = agents.terminate(id, deadline, queued).await?;
     let terminal = &context.terminal;
-    if let Some(run) = report.ended {
+    if as_json {
+        terminal.line(to_json_line(report)?)?;
+        return Ok(Exit::Done);
+    }
+    if let Some(run) = &report.ended {
         terminal.line(format_args!("activity {run}: ended"))?;
     }
-    if let Some(run) = report.cut {
+    if let Some(run) = &report.cut {
         terminal.line(format_args!("activity {run}: cut off"))?;
     }
-    for letter in report.kept {
-        terminal
-            .line(format_args!("activity {}: kept, payload {}", letter.activity, letter.payload))?;
+    for DeadLetter { activity, again } in &report.kept {
+        terminal.line(format_args!("activity {activity}: kept, payload {}", again.payload()))?;
     }
-    for letter in report.dead_lettered {
-        let run = letter.activity;
-        let payload = letter.payload;
-        terminal.line(format_args!("activity {run}: dead letter, payload {payload}"))?;
+    for DeadLetter { activity, again } in &report.dead_lettered {
+        let payload = again.payload();
+        terminal.line(format_args!("activity {activity}: dead letter, payload {payload}"))?;
     }
     terminal.note(format_args!("instance {id} is terminated"));
     Ok(Exit::Done)

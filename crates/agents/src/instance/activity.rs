@@ -4,25 +4,39 @@ use super::create::check_collision;
 use super::error::{invalid_request, of_runtime};
 use super::options::StoredOptions;
 use super::{AgentRuntime, hosting};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
 use weftwork_runtime::check_key;
+use weftwork_store::NewRun;
 use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, PAYLOAD_BYTES_MAX};
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
 use weftwork_types::{InstanceId, ThreadId, Timestamp};
 
 /// An activity for an instance.
-#[derive(Debug, Clone, Default)]
+///
+/// As JSON it has the members `payload`, `input`, `priority`, `not_before` in milliseconds since 1970,
+/// `timeout` in milliseconds, `idempotency_key` and `configurable`, without those that are not set.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[must_use]
 pub struct Activity {
     payload: Json,
+    #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<Json>,
     priority: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
     not_before: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "write_milliseconds")]
     timeout: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) idempotency_key: Option<String>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
     configurable: Map<String, Json>,
+}
+
+fn write_milliseconds<S: Serializer>(limit: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    limit.map(|limit| limit.as_millis()).serialize(to)
 }
 
 impl Activity {
@@ -70,6 +84,35 @@ impl Activity {
     pub fn configurable(mut self, entries: Map<String, Json>) -> Self {
         self.configurable.extend(entries);
         self
+    }
+
+    /// The payload.
+    #[must_use]
+    pub fn payload(&self) -> &Json {
+        &self.payload
+    }
+
+    /// Reads the activity that a run executes, without its idempotency key, as it was sent to an
+    /// instance with these options.
+    pub(super) fn of_run(run: &NewRun, instance: &RunOptions) -> Self {
+        let NewRun { input, options, created_at, .. } = run;
+        let mut configurable = options.configurable.clone();
+        let payload = configurable.remove(ACTIVITY_PAYLOAD).unwrap_or_default();
+        configurable.retain(|name, entry| instance.configurable.get(name) != Some(entry));
+        let input = match input {
+            RunInput::Start { input } if *input != json!({}) => Some(input.clone()),
+            _ => None,
+        };
+        let timeout = options.deadline.map(|end| end.since(*created_at));
+        Self {
+            payload,
+            input,
+            priority: options.mailbox.as_ref().map_or(0, |mailbox| mailbox.priority),
+            not_before: options.not_before,
+            timeout,
+            idempotency_key: None,
+            configurable,
+        }
     }
 
     /// Checks what does not depend on the instance.

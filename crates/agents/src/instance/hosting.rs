@@ -1,25 +1,18 @@
-//! Arguments of nodes and tools: the hosting runtime, the payload, and logic over the services.
+//! Arguments of nodes and tools: the hosting runtime, and the payload.
 
+use super::AgentRuntime;
 use super::activity::{Activity, Sent};
-use super::{AgentRuntime, Models};
-use crate::calls::{ToolCallError, own_call, result_of_call};
-use crate::evaluate::PromptScope;
-use futures_util::FutureExt;
+use super::logic::{Logic, LogicCaller};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use weftwork_graph::{Ctx, FromTask, NodeError, NodeResult, Reads, TaskInput};
-use weftwork_models::{ChatModel, ChatRequest, ChatResponse, ModelCaller, ModelRegistry};
-use weftwork_store::{NewRun, Store};
-use weftwork_tools::{Policy, ToolRunner};
-use weftwork_types::code::Fault;
+use weftwork_graph::{Ctx, FromTask, NodeError, Reads, TaskInput};
+use weftwork_store::NewRun;
 use weftwork_types::instance::{
     ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
 };
-use weftwork_types::message::ToolResult;
 use weftwork_types::run::RunRef;
-use weftwork_types::{ErrorCode, InstanceId, RunId};
+use weftwork_types::{InstanceId, RunId};
 
 /// Member of the metadata of a run that marks it as an activity, or as a continuation of one.
 pub(super) const OF_INSTANCE: &str = "weft:instance";
@@ -151,100 +144,8 @@ impl Hosting {
         F: AsyncFnOnce(Logic) -> Result<T, E>,
         E: Into<NodeError>,
     {
-        let own = Logic { hosting: self.clone() };
-        let ended = AssertUnwindSafe(logic(own)).catch_unwind().await;
-        let error = match ended {
-            Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => error.into(),
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                let text = text.unwrap_or_else(|| "no message".to_owned());
-                let cause = Fault::new(ErrorCode("W0110"), text);
-                return Err(AgentRuntimeError::wrap(Kind::Panicked, "the logic panicked", cause));
-            }
-        };
-        Err(match error.try_into_fault() {
-            Ok(fault) => AgentRuntimeError::wrap(Kind::Logic, "the logic failed", fault),
-            Err(_) => AgentRuntimeError::new(
-                Kind::Logic,
-                "the logic asked a person; ask in the node, before `run`",
-            ),
-        })
-    }
-}
-
-/// The services of the agent runtime, for the logic of a node.
-#[derive(Debug, Clone)]
-pub struct Logic {
-    hosting: Hosting,
-}
-
-impl Logic {
-    /// The hosting runtime, in which further logic can be run.
-    #[must_use]
-    pub fn hosting(&self) -> &Hosting {
-        &self.hosting
-    }
-
-    /// The models, by name.
-    #[must_use]
-    pub fn models(&self) -> &Models {
-        self.hosting.agents().models()
-    }
-
-    /// The providers of models.
-    #[must_use]
-    pub fn providers(&self) -> &ModelRegistry {
-        self.hosting.agents().providers()
-    }
-
-    /// The policy of tool calls.
-    #[must_use]
-    pub fn policies(&self) -> &Policy {
-        self.hosting.agents().policies()
-    }
-
-    /// The tools, with the policy.
-    #[must_use]
-    pub fn tools(&self) -> &ToolRunner {
-        self.hosting.agents().tools()
-    }
-
-    /// The store.
-    #[must_use]
-    pub fn store(&self) -> &Arc<dyn Store> {
-        self.hosting.agents().store()
-    }
-
-    /// Calls a model, as a recorded call of the node.
-    ///
-    /// # Errors
-    /// [`NodeError`] if the call failed or the budget does not suffice.
-    ///
-    /// # Cancel safety
-    /// As [`ModelCaller::call`].
-    pub async fn call_model(
-        &self,
-        model: &dyn ChatModel,
-        request: ChatRequest,
-    ) -> NodeResult<ChatResponse> {
-        let called = ModelCaller::default().call(model, request, self.hosting.ctx.calls()).await;
-        called.map_err(|error| error.fault().into())
-    }
-
-    /// Calls a tool of the agent runtime, as a recorded call of the node.
-    ///
-    /// # Errors
-    /// [`ToolCallError`] as of [`Tools::call`](crate::Tools::call).
-    ///
-    /// # Cancel safety
-    /// As [`ToolRunner::execute`].
-    pub async fn call_tool(&self, name: &str, args: Json) -> Result<ToolResult, ToolCallError> {
-        let ctx = &self.hosting.ctx;
-        let runner = self.tools();
-        let call = own_call(ctx, runner, name, args);
-        result_of_call(ctx, runner, &call, &PromptScope::none()).await
+        let agents = self.agents().clone();
+        Logic { agents, caller: LogicCaller::Node(self.ctx.clone()) }.run(logic).await
     }
 }
 

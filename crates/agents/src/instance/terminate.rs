@@ -1,13 +1,15 @@
 //! Termination of instances.
 
 use super::AgentRuntime;
+use super::activity::Activity;
 use super::error::{of_runtime, of_store};
+use serde::Serialize;
 use serde_json::Value as Json;
 use std::time::Duration;
 use weftwork_store::mailbox::{self, Gate, TERMINATED};
 use weftwork_store::{Metadata, RunRow, StoreError, cancel_orphan};
-use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError};
-use weftwork_types::run::{CancelAction, RunRef, RunStatus};
+use weftwork_types::instance::AgentRuntimeError;
+use weftwork_types::run::{CancelAction, RunOptions, RunRef, RunStatus};
 use weftwork_types::{InstanceId, RunId, ThreadId};
 
 /// Interval of checks for the end of an activity that is cut off in another process.
@@ -19,21 +21,22 @@ pub enum QueuedActivities {
     /// They stay in the mailbox, and are never executed.
     #[default]
     Keep,
-    /// They end as cancelled, and are reported with their payloads.
+    /// They end as cancelled, and are reported with all that is needed to send them again.
     DeadLetter,
 }
 
 /// An activity that was not executed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeadLetter {
     /// Id of the activity.
     pub activity: RunId,
-    /// Payload of the activity.
-    pub payload: Json,
+    /// The activity as it was sent, for another instance. Its timeout counts from then. It has no
+    /// idempotency key: that one belongs to the activity that was not executed.
+    pub again: Activity,
 }
 
 /// Report of a termination.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Terminated {
     /// The activity that was executed, if it ended by itself before the deadline.
     pub ended: Option<RunId>,
@@ -63,7 +66,7 @@ impl AgentRuntime {
     ) -> Result<Terminated, AgentRuntimeError> {
         let id = id.as_ref();
         let of_store = |error| of_store(id.as_str(), error);
-        let (row, _) = self.instance(id).await?;
+        let (row, options) = self.instance(id).await?;
         let clock = self.runtime().clock();
         let mark = Metadata::from_iter([(TERMINATED.to_owned(), Json::Bool(true))]);
         let marked = self.store().update_metadata(&self.who, &row.id, mark, clock.now()).await;
@@ -90,13 +93,14 @@ impl AgentRuntime {
             }
         }
         if queued == QueuedActivities::DeadLetter {
-            report.dead_lettered = self.dead_letter(&row.id).await.map_err(of_store)?;
+            report.dead_lettered =
+                self.dead_letter(&row.id, &options.run).await.map_err(of_store)?;
         }
         let kept = self.store().unfinished_runs(&self.who, &row.id).await;
         let mut kept = kept.map_err(of_store)?;
         let now = clock.now();
         kept.sort_by_key(|run| mailbox::turn(run, now, Gate::Open));
-        report.kept = kept.iter().map(letter).collect();
+        report.kept = kept.iter().map(|run| letter(run, &options.run)).collect();
         Ok(report)
     }
 
@@ -128,7 +132,11 @@ impl AgentRuntime {
     }
 
     /// Ends the activities that wait, in their order.
-    async fn dead_letter(&self, thread: &ThreadId) -> Result<Vec<DeadLetter>, StoreError> {
+    async fn dead_letter(
+        &self,
+        thread: &ThreadId,
+        options: &RunOptions,
+    ) -> Result<Vec<DeadLetter>, StoreError> {
         for run in self.store().unfinished_runs(&self.who, thread).await? {
             match self.store().request_cancel(&self.who, &run.new.at).await {
                 Ok(()) | Err(StoreError::NotFound { .. }) => {}
@@ -142,7 +150,7 @@ impl AgentRuntime {
             let now = clock.now();
             let worker = self.runtime().worker();
             match cancel_orphan(self.store().as_ref(), &self.who, at, worker, now).await {
-                Ok(()) => letters.push(letter(&next)),
+                Ok(()) => letters.push(letter(&next, options)),
                 // Another process ends it.
                 Err(StoreError::Busy { .. }) => tokio::time::sleep(LOOK_EVERY).await,
                 Err(StoreError::NotFound { .. }) => {}
@@ -153,7 +161,6 @@ impl AgentRuntime {
     }
 }
 
-fn letter(run: &RunRow) -> DeadLetter {
-    let payload = run.new.options.configurable.get(ACTIVITY_PAYLOAD);
-    DeadLetter { activity: run.new.at.run.clone(), payload: payload.cloned().unwrap_or_default() }
+fn letter(run: &RunRow, options: &RunOptions) -> DeadLetter {
+    DeadLetter { activity: run.new.at.run.clone(), again: Activity::of_run(&run.new, options) }
 }

@@ -1,10 +1,11 @@
 //! Arguments of `weft instances`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::time::Duration;
 use weftwork::agents::{MAILBOX_CAPACITY, MAILBOX_CAPACITY_MAX, OnQuestion};
 use weftwork::types::Timestamp;
+use weftwork::types::port::Limits;
 use weftwork_cli_base::args::parse;
 use weftwork_cli_base::terminal::parse_instant;
 
@@ -15,7 +16,7 @@ pub enum Instances {
     /// A repetition with the same id and options returns the instance, and ignores the initial
     /// state.
     #[command(after_help = "Example: weft instances create desk --id front-desk")]
-    Create(CreateInstance),
+    Create(Box<CreateInstance>),
     /// List instances, oldest first
     List {
         /// Maximum number of instances
@@ -51,6 +52,9 @@ pub enum Instances {
         /// End the activities that wait as cancelled; by default they stay in the mailbox
         #[arg(long)]
         dead_letter: bool,
+        /// Print the report as a line of JSON, with all that is needed to send the activities again
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -71,6 +75,15 @@ pub struct CreateInstance {
     /// Treatment of an activity that asks a question
     #[arg(long, value_name = "POLICY", value_enum, default_value_t = QuestionPolicy::Hold)]
     pub(crate) on_question: QuestionPolicy,
+    /// Named settings that nodes read in each activity
+    #[arg(long, value_name = "JSON", value_parser = parse::object)]
+    pub(crate) configurable: Option<Map<String, Value>>,
+    /// Limit what each activity uses: `tokens=N,usd=X,calls=N,tools=N`, or some of them
+    #[arg(long, value_name = "LIMITS", value_parser = weftwork::config::read_limits)]
+    pub(crate) budget: Option<Limits>,
+    /// Maximum number of supersteps of each activity
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) step_limit: Option<u32>,
 }
 
 /// The treatment of an activity that asks a question.
@@ -114,6 +127,9 @@ pub struct SendActivity {
     /// Idempotency key, unique within the organisation: a repeated activity is accepted once
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
+    /// Named settings for this activity, in place of those of the instance with the same names
+    #[arg(long, value_name = "JSON", value_parser = parse::object)]
+    pub(crate) configurable: Option<Map<String, Value>>,
     /// Only store the activity, for execution by a worker
     #[arg(long)]
     pub(crate) leave: bool,

@@ -19,7 +19,9 @@ fn an_instance_is_created_sent_to_shown_and_terminated() {
     assert_eq!(sent.status, Some(0), "{sent:?}");
     let state: Value = serde_json::from_str(&sent.out).expect("the state");
     assert!(state["messages"].as_array().is_some_and(|all| all.len() >= 2), "{state}");
-    let left = weft(&["send", "front", "--message", "Bye", "--leave"]);
+    let own = r#"{"shift": "late"}"#;
+    let leave = ["send", "front", "--message", "Bye", "--leave", "--priority", "2"];
+    let left = weft(&[&leave[..], &["--configurable", own]].concat());
     assert_eq!(left.status, Some(0), "{left:?}");
 
     let shown = weft(&["show", "front", "--json"]);
@@ -29,8 +31,14 @@ fn an_instance_is_created_sent_to_shown_and_terminated() {
     let listed = weft(&["list"]);
     assert!(listed.out.contains("front"), "{listed:?}");
 
-    let ended = weft(&["terminate", "front", "--dead-letter"]);
-    assert!(ended.out.contains("dead letter, payload null"), "{ended:?}");
+    let kept = weft(&["terminate", "front"]);
+    assert!(kept.out.contains("kept, payload null"), "{kept:?}");
+    let ended = weft(&["terminate", "front", "--dead-letter", "--json"]);
+    let report: Value = serde_json::from_str(&ended.out).expect("JSON");
+    let again = &report["dead_lettered"][0]["again"];
+    assert_eq!(again["configurable"].to_string(), own.replace(": ", ":"), "{report}");
+    assert_eq!((&again["payload"], &again["priority"]), (&Value::Null, &2.into()), "{report}");
+    assert_eq!(again["input"]["messages"][0]["parts"][0]["text"], "Bye", "{report}");
     let listed = weft(&["list"]);
     assert!(listed.out.contains("CANCELLED"), "{listed:?}");
     let refused = weft(&["send", "front", "1"]);
@@ -43,6 +51,37 @@ fn an_instance_is_created_sent_to_shown_and_terminated() {
     let again = weft(&["create", "desk", "--id", "front"]);
     assert_eq!(again.status, Some(2), "{again:?}");
     assert!(again.errors.contains("W0641"), "{again:?}");
+}
+
+#[test]
+fn options_of_an_instance_hold_for_each_of_its_activities() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let weft = |args: &[&str]| home.weft(&[&["instances"], args].concat());
+    let settings = r#"{"shift":"early","desk":1}"#;
+    let create = ["create", "desk", "--id", "front", "--configurable", settings];
+    let created = weft(&[&create[..], &["--budget", "calls=7", "--step-limit", "1"]].concat());
+    assert_eq!(created.status, Some(0), "{created:?}");
+    let sent = weft(&[
+        "send",
+        "front",
+        "--message",
+        "What is 6 times 7?",
+        "--configurable",
+        r#"{"shift":"late"}"#,
+    ]);
+    assert_eq!(sent.status, Some(1), "{sent:?}");
+    assert!(sent.errors.contains("limit of 1 supersteps"), "{sent:?}");
+    let id = sent.errors.split_whitespace().nth(1).expect("`activity ID for instance front`");
+    let run = home.weft(&["runs", "show", id, "--json"]);
+    let run: Value = serde_json::from_str(&run.out).expect("JSON");
+    let options = &run["new"]["options"];
+    assert_eq!(
+        (&options["step_limit"], &options["budget"]["model_calls"]),
+        (&1.into(), &7.into()),
+        "{run}"
+    );
+    let entries = &options["configurable"];
+    assert_eq!((&entries["shift"], &entries["desk"]), (&"late".into(), &1.into()), "{run}");
 }
 
 #[test]

@@ -4,8 +4,14 @@ use super::{Place, close, does, id, on_three_stores, open_with, options};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use weftwork::agents::{Activity, AgentRuntime, HostedInstance, Hosting};
+use weftwork::agents::{
+    Activity, AgentRuntime, AgentRuntimeErrorKind as Kind, HostedInstance, Hosting,
+};
+use weftwork::models::scripted::Step;
+use weftwork::models::{ChatRequest, ScriptedModel};
 use weftwork::prelude::*;
+use weftwork::runtime::Runtime;
+use weftwork::types::message::Message;
 use weftwork::types::run::RunOutcome;
 
 /// Places that took the hosting runtime, with the runtime and the instance that they found.
@@ -113,7 +119,50 @@ async fn activities_are_executed_after_the_agent_runtime_was_dropped(place: Plac
     assert!(dropped.is_ok(), "{} references are left", services.strong_count());
 }
 
+/// Asks before it is called.
+#[tool(effect = external_side_effect)]
+fn refund(order: String) -> String {
+    order
+}
+
+async fn logic_runs_outside_of_nodes(place: Place) {
+    let seen = Arc::new(Seen::default());
+    let tools = ToolBox::new().with(where_am_i).with(refund).provide(Arc::clone(&seen));
+    let runtime = Runtime::builder(place.open()).open().await.expect("opens");
+    let model = ScriptedModel::from_steps([Step::text("Good morning.")]);
+    let agents = AgentRuntime::over(runtime).model("greeter", model);
+    let policy = Policy::builder().ask_human("refund", "ask").build().expect("sound");
+    let agents = agents.tools(tools).policy(policy).build();
+    let agents = agents.expect("sound");
+    let said = agents.run(async |logic| {
+        let model = logic.models().get("greeter").cloned().expect("it has one");
+        let request =
+            ChatRequest { messages: vec![Message::user("Hello")], ..ChatRequest::default() };
+        let answer = logic.call_model(&*model, request).await?;
+        NodeResult::Ok(answer.message.joined_text())
+    });
+    assert_eq!(said.await, Ok("Good morning.".to_owned()));
+
+    // Errors have one level of wrapping, however deep the logic is.
+    let call = async |name: &'static str| {
+        let outer = agents.run(async |logic| {
+            logic.run(async |logic| logic.call_tool(name, json!({"order": "A1"})).await).await
+        });
+        outer.await.map(|found| found.value)
+    };
+    let refused = call("refund").await.expect_err("nobody can be asked");
+    assert_eq!(refused.kind, Kind::Logic);
+    let cause = refused.fault.cause.expect("the cause").to_string();
+    assert!(cause.contains("`refund` needs a person"), "{cause}");
+    let refused = call("where_am_i").await.expect_err("there is no instance");
+    assert_eq!(refused.kind, Kind::Logic);
+    let panicked = agents.run(async |_| -> NodeResult<()> { panic!("a panic") }).await;
+    assert_eq!(panicked.expect_err("panicked").kind, Kind::Panicked);
+    close(agents).await;
+}
+
 on_three_stores![
+    logic_runs_outside_of_nodes,
     all_take_the_same_instance,
     activities_are_executed_after_the_agent_runtime_was_dropped,
 ];

@@ -6,8 +6,8 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use weftwork::agents::{
-    Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, InstanceEventKind,
-    InstanceStatus, QueuedActivities, Sent,
+    Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, DeadLetter,
+    InstanceEventKind, InstanceOptions, InstanceStatus, QueuedActivities, Sent,
 };
 use weftwork::graph::NodeError;
 
@@ -20,10 +20,20 @@ async fn wait(done: u64, activity: ActivityContext) -> Result<u64, NodeError> {
 /// An instance that executes one activity, with two that wait.
 async fn busy(agents: &AgentRuntime, ms: u64) -> [Sent; 3] {
     agents.create("wait", 0, wait, options()).await.expect("created");
-    let send = |ms: u64, priority| agents.send(id(), Activity::new(json!(ms)).priority(priority));
-    let running = send(ms, 0).await.expect("accepted");
+    let running = agents.send(id(), Activity::new(json!(ms))).await.expect("accepted");
     until(agents, |info| info.status == InstanceStatus::Processing).await;
-    [running, send(1, 0).await.expect("accepted"), send(2, 1).await.expect("accepted")]
+    let send = async |activity| agents.send(id(), activity).await.expect("accepted");
+    [running, send(low().idempotency_key("a key")).await, send(high()).await]
+}
+
+fn low() -> Activity {
+    let entries = serde_json::Map::from_iter([("lamp".to_owned(), json!("on"))]);
+    let activity = Activity::new(json!(1)).configurable(entries).timeout(Duration::from_secs(600));
+    activity.input(json!({"state": 3}))
+}
+
+fn high() -> Activity {
+    Activity::new(json!(2)).priority(1)
 }
 
 async fn queued_activities_are_kept(place: Place) {
@@ -63,24 +73,32 @@ async fn queued_activities_are_kept(place: Place) {
 
 async fn queued_activities_are_dead_lettered(place: Place) {
     let agents = open(&place).await;
-    let [running, low, high] = busy(&agents, 60_000).await;
+    let [running, low_sent, high_sent] = busy(&agents, 60_000).await;
     let events = agents.subscribe(id()).await.expect("exists");
     let deadline = Duration::from_millis(20);
     let report = agents.terminate(id(), deadline, QueuedActivities::DeadLetter).await;
     let report = report.expect("exists");
     assert_eq!((report.ended, report.cut.as_ref()), (None, Some(&running.activity().run)));
     assert_eq!(running.ended().await.expect_err("cut off").kind, Kind::Cancelled);
-    let letters: Vec<_> =
-        report.dead_lettered.iter().map(|letter| (&letter.activity, &letter.payload)).collect();
-    let first = &high.activity().run;
-    let second = &low.activity().run;
-    assert_eq!(letters, [(first, &json!(2)), (second, &json!(1))]);
+    let letters = report.dead_lettered;
+    for (letter, sent, expected) in
+        [(&letters[0], &high_sent, high()), (&letters[1], &low_sent, low())]
+    {
+        assert_eq!(letter.activity, sent.activity().run);
+        let [mut again, mut expected] = [&letter.again, &expected].map(|one| json!(one));
+        // It counts from the acceptance, which is a moment later.
+        let limits = [&mut again, &mut expected].map(|one| one["timeout"].take());
+        let [is, sent] = limits.map(|limit| limit.as_u64().unwrap_or_default());
+        assert!(is <= sent && is + 10_000 >= sent, "{is} of {sent}");
+        assert_eq!(again, expected);
+    }
+    assert_eq!(letters.len(), 2);
     let events = tokio::time::timeout(Duration::from_secs(20), events.collect::<Vec<_>>()).await;
     let events = events.expect("it ends").into_iter().map(Result::unwrap);
     let ends = events.filter(|event| matches!(event.kind, InstanceEventKind::Ended { .. }));
     let ends: BTreeSet<_> = ends.map(|event| event.activity).collect();
     assert_eq!(ends.len(), 3, "the end of each is reported: {ends:?}");
-    for sent in [running, low, high] {
+    for sent in [running, low_sent, high_sent] {
         assert_eq!(sent.ended().await.expect_err("is cancelled").kind, Kind::Cancelled);
         assert!(ends.contains(&sent.activity().run));
     }
@@ -89,6 +107,13 @@ async fn queued_activities_are_dead_lettered(place: Place) {
     let refused = agents.send(id(), Activity::new(json!(1))).await.expect_err("is terminated");
     assert_eq!(refused.kind, Kind::Terminated);
     assert_eq!(info(&agents).await.statistics.cancelled, 3);
+
+    // Another instance executes them as they were sent.
+    let other = agents.create("wait", 0, wait, InstanceOptions::new()).await.expect("created");
+    for DeadLetter { again, .. } in letters {
+        agents.send(&other, again).await.expect("accepted").ended().await.expect("succeeds");
+    }
+    assert_eq!(agents.get_state(&other).await, Ok(json!(4)), "one began with the state 3");
     close(agents).await;
 }
 
