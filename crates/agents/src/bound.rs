@@ -15,7 +15,7 @@ use weftwork_types::port::CallContext;
 use weftwork_types::tool::ToolSpec;
 
 /// Number of times that an answer which does not fit the output type goes back to the model.
-const OUTPUT_REPAIRS_MAX: usize = 2;
+const OUTPUT_REPAIRS_MAX: u32 = 2;
 
 /// Options of the calls of a model. An option that the model does not have is refused by name before
 /// the call (W0310).
@@ -87,7 +87,7 @@ impl BoundModel {
             let answer = answer.map_err(|error| error.fault())?;
             let Some(problem) = self.problem_of(&answer) else { return Ok(answer.message) };
             if repairs == OUTPUT_REPAIRS_MAX || problem == OutputError::Truncated {
-                return Err(problem.fault().into());
+                return Err(problem.fault().at_attempt(repairs + 1).into());
             }
             repairs += 1;
             let reset = AiEvent::AttemptReset(AttemptReset::of_node(ctx.node()));

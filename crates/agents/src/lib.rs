@@ -36,8 +36,8 @@ pub use evaluate::{
     Allowance, BUS_EVENTS_MAX, ClientConfig, Evaluated, Evaluation, EvaluationError,
     EvaluationErrorKind, EvaluationPhase, EvaluationStream, Evaluator, EvaluatorBuilder,
     EvaluatorError, EventBus, ExecutedOutcome, Interrupted, Params, PromptAgent, PromptContext,
-    PromptEvent, PromptExecuted, PromptRendered, PromptResponse, PromptRun, Subscription,
-    ThrottleKind, ToolInvoked,
+    PromptEvent, PromptEventKind, PromptExecuted, PromptRendered, PromptResponse, PromptRun,
+    Subscription, ThrottleKind, ToolInvoked,
 };
 pub use instance::{
     Activity, ActivityContext, ActivityEnd, ActivityPayload, AgentRuntime, AgentRuntimeBuilder,

@@ -1,5 +1,6 @@
 //! The event bus: reports of evaluations to the program that makes them.
 
+use super::error::{EvaluationErrorKind, EvaluationPhase};
 use crate::prompt::PromptId;
 use futures_util::Stream;
 use serde_json::{Value, json};
@@ -9,55 +10,76 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use weftwork_types::ThreadId;
+use uuid::Uuid;
+use weftwork_types::canonical::Hash;
 use weftwork_types::message::ToolCall;
 use weftwork_types::tool::ToolOutcome;
 use weftwork_types::usage::Usage;
+use weftwork_types::{ThreadId, Timestamp};
 
 /// Number of events that a subscriber may lag behind; it loses the oldest ones beyond that.
 pub const BUS_EVENTS_MAX: usize = 1_024;
 
-/// An event of an evaluation. Each evaluation, and each continuation of one, publishes
-/// [`PromptRendered`](Self::PromptRendered), any number of [`ToolInvoked`](Self::ToolInvoked), and
-/// exactly one [`PromptExecuted`](Self::PromptExecuted), whatever fails. If the prompt cannot be
-/// rendered, that is its only event.
+/// An event of an evaluation.
 ///
 /// The values are those of the program; [`to_shown`](Self::to_shown) has the form for others.
 #[derive(Debug, Clone)]
+pub struct PromptEvent {
+    /// Id of the event, which no other event has.
+    pub id: Uuid,
+    /// Time at which it was published, by the clock of the runtime.
+    pub at: Timestamp,
+    /// Id of the evaluation, the same in its continuations; `None` if the evaluation did not begin,
+    /// because its prompt cannot be rendered for example.
+    pub evaluation: Option<String>,
+    /// Identity of the prompt.
+    pub prompt: PromptId,
+    /// Name of the evaluator.
+    pub adapter: String,
+    /// The session.
+    pub session: ThreadId,
+    /// The part of the evaluation that the event reports.
+    pub kind: PromptEventKind,
+}
+
+/// The evaluation that an event belongs to.
+#[derive(Debug)]
+pub(crate) struct EventSource {
+    pub(crate) evaluation: Option<String>,
+    pub(crate) prompt: PromptId,
+    pub(crate) session: ThreadId,
+}
+
+/// A part of an evaluation. Each evaluation, and each continuation of one, publishes
+/// [`PromptRendered`](Self::PromptRendered), any number of [`ToolInvoked`](Self::ToolInvoked), and
+/// exactly one [`PromptExecuted`](Self::PromptExecuted), whatever fails. If the prompt cannot be
+/// rendered, that is its only event.
+#[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum PromptEvent {
+pub enum PromptEventKind {
     /// The prompt was rendered, and nothing was called yet.
-    PromptRendered(Arc<PromptRendered>),
+    PromptRendered(PromptRendered),
     /// A tool call of the prompt reached its outcome.
-    ToolInvoked(Arc<ToolInvoked>),
+    ToolInvoked(Box<ToolInvoked>),
     /// The evaluation ended, or was interrupted.
-    PromptExecuted(Arc<PromptExecuted>),
+    PromptExecuted(PromptExecuted),
 }
 
 /// A rendered prompt.
 #[derive(Debug, Clone)]
 pub struct PromptRendered {
-    /// Identity of the prompt.
-    pub prompt: PromptId,
-    /// Name of the evaluator.
-    pub adapter: String,
-    /// The session.
-    pub session: ThreadId,
     /// The parameters.
     pub inputs: Value,
     /// The rendered text.
     pub text: String,
+    /// Hash of the rendered prompt, its tools and its output type: a continuation with another one
+    /// is refused.
+    pub hash: Hash,
 }
 
 /// A tool call of a prompt.
 #[derive(Debug, Clone)]
 pub struct ToolInvoked {
-    /// Identity of the prompt.
-    pub prompt: PromptId,
-    /// Name of the evaluator.
-    pub adapter: String,
-    /// The session.
-    pub session: ThreadId,
     /// The call: id, wire name of the tool, and arguments.
     pub call: ToolCall,
     /// The outcome.
@@ -69,12 +91,6 @@ pub struct ToolInvoked {
 /// The end of an evaluation.
 #[derive(Debug, Clone)]
 pub struct PromptExecuted {
-    /// Identity of the prompt.
-    pub prompt: PromptId,
-    /// Name of the evaluator.
-    pub adapter: String,
-    /// The session.
-    pub session: ThreadId,
     /// The outcome.
     pub outcome: ExecutedOutcome,
     /// Usage up to the end.
@@ -88,6 +104,8 @@ pub enum ExecutedOutcome {
     Done {
         /// The answer.
         text: String,
+        /// The answer as a value of the output type; `None` for a prompt without one.
+        value: Option<Value>,
     },
     /// Questions are open, or it stopped before or after a node.
     Interrupted {
@@ -96,6 +114,13 @@ pub enum ExecutedOutcome {
     },
     /// It failed.
     Failed {
+        /// Kind of the failure.
+        kind: EvaluationErrorKind,
+        /// Part of the evaluation that failed.
+        phase: EvaluationPhase,
+        /// Number of the attempt that failed last, from 1; see
+        /// [`EvaluationError::attempt`](super::EvaluationError::attempt).
+        attempt: u32,
         /// Code of the error.
         code: String,
         /// Message of the error, safe to show.
@@ -109,10 +134,10 @@ impl PromptEvent {
     /// Name of the event.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::PromptRendered(_) => "prompt_rendered",
-            Self::ToolInvoked(_) => "tool_invoked",
-            Self::PromptExecuted(_) => "prompt_executed",
+        match self.kind {
+            PromptEventKind::PromptRendered(_) => "prompt_rendered",
+            PromptEventKind::ToolInvoked(_) => "tool_invoked",
+            PromptEventKind::PromptExecuted(_) => "prompt_executed",
         }
     }
 
@@ -120,36 +145,41 @@ impl PromptEvent {
     /// declarations of tools allow, without secret arguments, and without texts of prompts.
     #[must_use]
     pub fn to_shown(&self) -> Value {
-        match self {
-            Self::PromptRendered(event) => json!({
-                "type": self.name(), "prompt": event.prompt, "adapter": event.adapter,
-                "session": event.session,
-            }),
-            Self::ToolInvoked(event) => json!({
-                "type": self.name(), "prompt": event.prompt, "adapter": event.adapter,
-                "session": event.session, "tool": event.call.name,
+        let mut shown = json!({
+            "type": self.name(), "id": self.id.to_string(), "at": self.at, "evaluation": self.evaluation,
+            "prompt": self.prompt, "adapter": self.adapter, "session": self.session,
+        });
+        let members = match &self.kind {
+            PromptEventKind::PromptRendered(event) => json!({"hash": event.hash}),
+            PromptEventKind::ToolInvoked(event) => json!({
+                "tool": event.call.name,
                 "params": event.call.shown.as_ref().unwrap_or(&event.call.args),
                 "result": event.result.clone().into_shown(), "usage": event.usage,
             }),
-            Self::PromptExecuted(event) => json!({
-                "type": self.name(), "prompt": event.prompt, "adapter": event.adapter,
-                "session": event.session, "outcome": event.outcome.to_json(),
-                "usage": event.usage,
+            PromptEventKind::PromptExecuted(event) => json!({
+                "outcome": event.outcome.to_json(), "usage": event.usage,
             }),
+        };
+        if let (Value::Object(shown), Value::Object(members)) = (&mut shown, members) {
+            shown.extend(members);
         }
+        shown
     }
 }
 
 impl ExecutedOutcome {
     fn to_json(&self) -> Value {
         match self {
-            Self::Done { text } => json!({"status": "done", "text": text}),
+            Self::Done { text, value } => {
+                json!({"status": "done", "text": text, "value": value})
+            }
             Self::Interrupted { questions } => {
                 json!({"status": "interrupted", "questions": questions})
             }
-            Self::Failed { code, message } => {
-                json!({"status": "failed", "code": code, "message": message})
-            }
+            Self::Failed { kind, phase, attempt, code, message } => json!({
+                "status": "failed", "kind": kind.word(), "phase": phase.word(),
+                "attempt": attempt, "code": code, "message": message,
+            }),
             Self::Dropped => json!({"status": "dropped"}),
         }
     }
@@ -190,7 +220,7 @@ struct Queue {
 
 #[derive(Debug, Default)]
 struct QueueState {
-    events: VecDeque<PromptEvent>,
+    events: VecDeque<Arc<PromptEvent>>,
     lost: u64,
     waker: Option<Waker>,
     closed: bool,
@@ -234,10 +264,11 @@ impl EventBus {
     }
 
     /// Publishes an event.
-    pub(crate) fn publish(&self, event: &PromptEvent) {
+    pub(crate) fn publish(&self, event: PromptEvent) {
+        let event = Arc::new(event);
         self.queues().retain(|queue| match queue.upgrade() {
             Some(queue) => {
-                queue.push(event.clone());
+                queue.push(Arc::clone(&event));
                 true
             }
             None => false,
@@ -254,7 +285,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, event: PromptEvent) {
+    fn push(&self, event: Arc<PromptEvent>) {
         let mut state = self.state();
         if state.events.len() == BUS_EVENTS_MAX {
             state.events.pop_front();
@@ -279,11 +310,11 @@ impl Subscription {
     ///
     /// # Cancel safety
     /// No event is lost.
-    pub async fn next(&mut self) -> Option<PromptEvent> {
+    pub async fn next(&mut self) -> Option<Arc<PromptEvent>> {
         poll_fn(|cx| self.poll_event(cx)).await
     }
 
-    fn poll_event(&self, cx: &Context<'_>) -> Poll<Option<PromptEvent>> {
+    fn poll_event(&self, cx: &Context<'_>) -> Poll<Option<Arc<PromptEvent>>> {
         let mut state = self.0.state();
         match state.events.pop_front() {
             Some(event) => Poll::Ready(Some(event)),
@@ -296,7 +327,7 @@ impl Subscription {
     }
 
     /// Returns the events that have arrived, in order.
-    pub fn drain(&mut self) -> Vec<PromptEvent> {
+    pub fn drain(&mut self) -> Vec<Arc<PromptEvent>> {
         self.0.state().events.drain(..).collect()
     }
 
@@ -307,7 +338,7 @@ impl Subscription {
     }
 
     /// Blocks until the next event; `None` once the bus is dropped.
-    fn wait(&self) -> Option<PromptEvent> {
+    fn wait(&self) -> Option<Arc<PromptEvent>> {
         let mut state = self.0.state();
         loop {
             if let Some(event) = state.events.pop_front() {
@@ -323,9 +354,9 @@ impl Subscription {
 
 /// The events, until the bus is dropped.
 impl Stream for Subscription {
-    type Item = PromptEvent;
+    type Item = Arc<PromptEvent>;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<PromptEvent>> {
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Arc<PromptEvent>>> {
         self.poll_event(cx)
     }
 }
@@ -337,7 +368,11 @@ mod tests {
     use std::time::Duration;
 
     fn event(number: usize) -> PromptEvent {
-        PromptEvent::PromptExecuted(Arc::new(PromptExecuted {
+        let outcome = ExecutedOutcome::Dropped;
+        PromptEvent {
+            id: Uuid::nil(),
+            at: Timestamp(1),
+            evaluation: None,
             prompt: PromptId {
                 namespace: "n".to_owned(),
                 key: "k".to_owned(),
@@ -345,16 +380,15 @@ mod tests {
             },
             adapter: "a".to_owned(),
             session: ThreadId::new("s").expect("an id"),
-            outcome: ExecutedOutcome::Dropped,
-            usage: Usage::default(),
-        }))
+            kind: PromptEventKind::PromptExecuted(PromptExecuted {
+                outcome,
+                usage: Usage::default(),
+            }),
+        }
     }
 
     fn number(event: &PromptEvent) -> String {
-        match event {
-            PromptEvent::PromptExecuted(event) => event.prompt.name.clone(),
-            _ => String::new(),
-        }
+        event.prompt.name.clone()
     }
 
     #[test]
@@ -374,13 +408,13 @@ mod tests {
         .expect("starts");
         let mut subscription = bus.subscribe();
         for number in 0..3 {
-            bus.publish(&event(number));
+            bus.publish(event(number));
         }
         let patience = Duration::from_secs(20);
         assert_eq!(receiver.recv_timeout(patience).as_deref(), Ok("1"));
         assert_eq!(receiver.recv_timeout(patience).as_deref(), Ok("2"));
         let events = subscription.drain();
-        assert_eq!(events.iter().map(number).collect::<Vec<_>>(), ["0", "1", "2"]);
+        assert_eq!(events.iter().map(|event| number(event)).collect::<Vec<_>>(), ["0", "1", "2"]);
         drop(hang);
     }
 
@@ -389,12 +423,12 @@ mod tests {
         let bus = EventBus::new();
         let mut subscription = bus.subscribe();
         for number in 0..BUS_EVENTS_MAX + 3 {
-            bus.publish(&event(number));
+            bus.publish(event(number));
         }
         assert_eq!(subscription.lost(), 3);
-        assert_eq!(subscription.drain().first().map(number).as_deref(), Some("3"));
+        assert_eq!(subscription.drain().first().map(|event| number(event)).as_deref(), Some("3"));
         drop(subscription);
-        bus.publish(&event(0));
+        bus.publish(event(0));
         assert!(bus.queues().is_empty(), "a dropped subscription is removed");
     }
 
@@ -402,9 +436,9 @@ mod tests {
     async fn a_subscriber_that_waits_is_woken_when_the_bus_is_dropped() {
         let bus = EventBus::new();
         let mut subscription = bus.subscribe();
-        bus.publish(&event(0));
+        bus.publish(event(0));
         let waits = tokio::spawn(async move {
-            let first = subscription.next().await.as_ref().map(number);
+            let first = subscription.next().await.map(|event| number(&event));
             (first, subscription.next().await.is_none())
         });
         tokio::task::yield_now().await;

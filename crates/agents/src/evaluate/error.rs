@@ -30,8 +30,9 @@ pub struct EvaluationError {
     pub prompt: Box<PromptId>,
     /// Thread of the evaluation, if it was begun.
     pub thread: Option<ThreadId>,
-    /// Number of the attempt that failed last, from 1, if a call or a node failed.
-    pub attempt: Option<u32>,
+    /// Number of the attempt that failed last, from 1: of a call, of a node, or of the answer of a
+    /// model that does not fit the output type. 1 where nothing is repeated.
+    pub attempt: u32,
     /// Usage of the evaluation up to the failure.
     pub usage: Box<Usage>,
     /// Cause, with its code and its own causes.
@@ -74,6 +75,27 @@ pub enum EvaluationErrorKind {
     Failed,
 }
 
+impl EvaluationErrorKind {
+    /// Returns the word for the kind in events.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Prompt => "prompt",
+            Self::RecursionLimit => "recursion_limit",
+            Self::InvalidUpdate => "invalid_update",
+            Self::Deadline => "deadline",
+            Self::Budget => "budget",
+            Self::Throttle { kind: ThrottleKind::RateLimit, .. } => "rate_limit",
+            Self::Throttle { kind: ThrottleKind::QuotaExhausted, .. } => "quota_exhausted",
+            Self::Throttle { kind: ThrottleKind::Timeout, .. } => "timeout",
+            Self::Provider => "provider",
+            Self::Output => "output",
+            Self::Session => "session",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// The kind of a limit of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -98,6 +120,18 @@ pub enum EvaluationPhase {
     Tool,
     /// Reading the answer.
     Response,
+}
+
+impl EvaluationPhase {
+    /// Returns the word for the phase in events.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Render => "render",
+            Self::Request => "request",
+            Self::Tool => "tool",
+            Self::Response => "response",
+        }
+    }
 }
 
 impl EvaluationError {
@@ -177,7 +211,7 @@ impl ErrorContext {
             phase,
             prompt: Box::new(self.prompt.clone()),
             thread: self.thread.clone(),
-            attempt: fault.details.as_ref().and_then(|details| details.attempt),
+            attempt: fault.details.as_ref().and_then(|details| details.attempt).unwrap_or(1),
             usage: Box::new(self.usage),
             fault: Box::new(fault),
         }

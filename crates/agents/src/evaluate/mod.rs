@@ -13,8 +13,8 @@ mod running;
 mod scope;
 
 pub use bus::{
-    BUS_EVENTS_MAX, EventBus, ExecutedOutcome, PromptEvent, PromptExecuted, PromptRendered,
-    Subscription, ToolInvoked,
+    BUS_EVENTS_MAX, EventBus, ExecutedOutcome, PromptEvent, PromptEventKind, PromptExecuted,
+    PromptRendered, Subscription, ToolInvoked,
 };
 pub use context::PromptContext;
 pub use error::{EvaluationError, EvaluationErrorKind, EvaluationPhase, ThrottleKind};

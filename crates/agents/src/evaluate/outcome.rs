@@ -20,16 +20,16 @@ use weftwork_types::usage::Usage;
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let model = ScriptedModel::from_steps([Step::text("7")]);
+/// let model = ScriptedModel::from_steps([Step::text("[31, 28]")]);
 /// let prompt = Prompt::<()>::builder("examples", "count", "Count")
-///     .section(Section::new("task", "Task", "How many days has a week?"))
-///     .output::<u32>()
+///     .section(Section::new("task", "Task", "How many days have January and February?"))
+///     .output::<Vec<u32>>()
 ///     .build()?;
 /// let evaluator = Evaluator::builder(model).open().await?;
 /// let session = evaluator.new_session();
 /// let evaluated = evaluator.evaluate(&prompt, ()).session(&session).await?;
 /// assert!(evaluated.questions().is_empty());
-/// assert_eq!(evaluated.value()?, 7);
+/// assert_eq!(evaluated.value()?, [31, 28]);
 /// # Ok(())
 /// # }
 /// ```

@@ -1,7 +1,8 @@
 //! Resources that the evaluations of an evaluator share: its prompts, model, tools and bus.
 
+use super::bus::EventSource;
 use super::record::Record;
-use super::{Config, EventBus, PromptRun};
+use super::{Config, EventBus, PromptEvent, PromptEventKind, PromptRun};
 use crate::bound::BoundModel;
 use crate::prompt::{AnyPrompt, PromptError, PromptId, Rendered};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,7 @@ use weftwork_models::ChatModel;
 use weftwork_runtime::{DependencyError, WeakRuntime};
 use weftwork_store::NewRun;
 use weftwork_tools::ToolBox;
-use weftwork_types::port::{Budget, BudgetError, BudgetScope, Budgets, Dependencies};
+use weftwork_types::port::{Budget, BudgetError, BudgetScope, Budgets, Clock, Dependencies};
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId};
 
 /// The prompts of an evaluator by their namespaces and keys, with the model and the tools of all.
@@ -66,6 +67,20 @@ impl EvaluatorResources {
             nested: Mutex::default(),
             runtime: OnceLock::new(),
         }
+    }
+
+    /// Publishes an event of an evaluation.
+    pub(crate) fn publish(&self, clock: &dyn Clock, of: EventSource, kind: PromptEventKind) {
+        let EventSource { evaluation, prompt, session } = of;
+        self.bus.publish(PromptEvent {
+            id: uuid::Uuid::from_u128(clock.unique()),
+            at: clock.now(),
+            evaluation,
+            prompt,
+            adapter: self.name.clone(),
+            session,
+            kind,
+        });
     }
 
     /// Registers a prompt, in place of an earlier one with the same key.

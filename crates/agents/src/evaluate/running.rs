@@ -1,9 +1,9 @@
 //! Guards of an evaluation: for its run, and for the report of its end.
 
-use super::bus::{ExecutedOutcome, PromptEvent, PromptExecuted};
+use super::bus::{EventSource, ExecutedOutcome, PromptEventKind, PromptExecuted};
 use super::request::{Ended, EvaluationRequest};
 use super::resources::ActiveEvaluation;
-use super::{EvaluationError, Evaluator, EventBus};
+use super::{EvaluationError, Evaluator};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_store::StoreError;
@@ -135,54 +135,58 @@ async fn delete_thread(evaluator: &Evaluator, thread: ThreadId) {
 
 /// Publishes the end of an evaluation exactly once, also if it is dropped.
 pub(super) struct EvaluationReport {
-    event: Option<PromptExecuted>,
-    bus: EventBus,
+    evaluator: Evaluator,
+    /// The event without its outcome; `None` once it was published.
+    source: Option<EventSource>,
+    outcome: ExecutedOutcome,
     pub(super) usage: Usage,
 }
 
 impl EvaluationReport {
     pub(super) fn new(request: &EvaluationRequest, session: &ThreadId) -> Self {
-        let event = PromptExecuted {
-            prompt: request.id.clone(),
-            adapter: request.evaluator.resources.name.clone(),
-            session: session.clone(),
+        let prompt = request.id.clone();
+        let source = EventSource { evaluation: None, prompt, session: session.clone() };
+        Self {
+            evaluator: request.evaluator.clone(),
+            source: Some(source),
             outcome: ExecutedOutcome::Dropped,
             usage: Usage::default(),
-        };
-        let bus = request.evaluator.resources.bus.clone();
-        Self { event: Some(event), bus, usage: Usage::default() }
+        }
     }
 
-    /// Sets the session, once a continuation has read it.
-    pub(super) fn set_session(&mut self, session: &ThreadId) {
-        if let Some(event) = &mut self.event {
-            event.session = session.clone();
+    /// Sets the evaluation and its session, once they are known.
+    pub(super) fn set_begun(&mut self, evaluation: &str, session: &ThreadId) {
+        if let Some(source) = &mut self.source {
+            source.evaluation = Some(evaluation.to_owned());
+            source.session = session.clone();
         }
     }
 
     pub(super) fn end(mut self, ended: &Result<Ended, EvaluationError>) {
-        if let Some(event) = &mut self.event {
-            event.outcome = match ended {
-                Ok(Ended::Done(response, _)) => {
-                    ExecutedOutcome::Done { text: response.text.clone() }
-                }
-                Ok(Ended::Interrupted(interrupted)) => {
-                    ExecutedOutcome::Interrupted { questions: interrupted.interrupts.len() }
-                }
-                Err(error) => ExecutedOutcome::Failed {
-                    code: error.code().to_owned(),
-                    message: error.fault.message.clone(),
-                },
-            };
-        }
+        self.outcome = match ended {
+            Ok(Ended::Done(response, value)) => {
+                ExecutedOutcome::Done { text: response.text.clone(), value: value.clone() }
+            }
+            Ok(Ended::Interrupted(interrupted)) => {
+                ExecutedOutcome::Interrupted { questions: interrupted.interrupts.len() }
+            }
+            Err(error) => ExecutedOutcome::Failed {
+                kind: error.kind,
+                phase: error.phase,
+                attempt: error.attempt,
+                code: error.code().to_owned(),
+                message: error.fault.message.clone(),
+            },
+        };
     }
 }
 
 impl Drop for EvaluationReport {
     fn drop(&mut self) {
-        if let Some(mut event) = self.event.take() {
-            event.usage = self.usage;
-            self.bus.publish(&PromptEvent::PromptExecuted(Arc::new(event)));
-        }
+        let Some(source) = self.source.take() else { return };
+        let outcome = std::mem::replace(&mut self.outcome, ExecutedOutcome::Dropped);
+        let executed = PromptExecuted { outcome, usage: self.usage };
+        let kind = PromptEventKind::PromptExecuted(executed);
+        self.evaluator.resources.publish(&**self.evaluator.runtime.clock(), source, kind);
     }
 }

@@ -1,10 +1,11 @@
 //! The prompt of a run, as its nodes and tools take it.
 
+use super::bus::EventSource;
 use super::context::PromptContext;
 use super::hosted::HostedPrompt;
 use super::record::Record;
 use super::resources::EvaluatorResources;
-use super::{PromptEvent, ToolInvoked};
+use super::{PromptEventKind, ToolInvoked};
 use crate::bound::BoundModel;
 use crate::prompt::{OPENED, PromptError, PromptId, Rendered};
 use std::collections::{BTreeMap, BTreeSet};
@@ -224,13 +225,17 @@ impl PromptCall {
     pub(crate) fn ended(&self, ctx: &Ctx, call: &ToolCall, outcome: &ToolOutcome) {
         self.write_events(ctx, outcome);
         let run = self.context.run();
-        run.resources.bus.publish(&PromptEvent::ToolInvoked(Arc::new(ToolInvoked {
+        let source = EventSource {
+            evaluation: Some(run.evaluation.clone()),
             prompt: run.prompt().clone(),
-            adapter: run.resources.name.clone(),
             session: run.session.clone(),
+        };
+        let invoked = ToolInvoked {
             call: call.clone(),
             result: outcome.clone(),
             usage: Usage::tool_call() + self.context.nested_usage(),
-        })));
+        };
+        let kind = PromptEventKind::ToolInvoked(Box::new(invoked));
+        run.resources.publish(&*self.calls.clock, source, kind);
     }
 }

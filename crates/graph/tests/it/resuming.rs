@@ -3,7 +3,7 @@
 use crate::support::{Count, answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::{Value, json};
 use weftwork_graph::channel::LastValue;
-use weftwork_graph::run_loop::{Start, StateQuery};
+use weftwork_graph::run_loop::{AsNode, Start, StateQuery, StateUpdate};
 use weftwork_graph::{
     ChannelDef, Command, Ctx, Durability, DynUpdate, Dynamic, Graph, Input, NodeError, NodeResult,
     RunOutcome, START, Semantics, Stops, SubgraphState,
@@ -53,6 +53,38 @@ async fn an_answer_is_for_the_question_that_was_open() {
     assert_eq!(questions(&run(empty()).await.expect("asks a")), 1);
     assert_eq!(questions(&run(answer(json!(1))).await.expect("asks b")), 1);
     assert_eq!(logged(run(answer(json!(2))).await.expect("ends")), ["a=1", "b=2"]);
+}
+
+#[tokio::test]
+async fn a_change_as_one_of_two_due_nodes_keeps_the_result_of_the_other() {
+    // Without a closer it is dropped, as in the reference.
+    for has_closer in [true, false] {
+        let paid = Count::default();
+        let counted = paid.clone();
+        let pays = move |_: Input| {
+            counted.up();
+            std::future::ready(log("paid"))
+        };
+        let graph = graph("two").node("asks", asks("asks")).node("pays", pays);
+        let graph = graph.node("after", note("after")).edge(START, "asks").edge(START, "pays");
+        let graph = graph.edge("asks", "after").edge("pays", "after");
+        let graph = if has_closer { graph.on_left_open("pays", note("closed")) } else { graph };
+        let graph = graph.build().expect("sound");
+        let host = kept();
+        let run = |start| graph.run(&host, start).thread("t").outcome();
+        assert_eq!(questions(&run(empty()).await.expect("asks")), 1);
+        let values = Some(vec![("log".to_owned(), json!(["from outside"]))]);
+        let change = StateUpdate { values, as_node: AsNode::Node("asks".to_owned()) };
+        let changed = graph.update(&host, &StateQuery::thread("t"), vec![vec![change]]).await;
+        changed.expect("changes");
+        let log = logged(run(Start::Continue).await.expect("goes on"));
+        assert_eq!(paid.get(), 1, "{has_closer}");
+        let expected: &[&str] = match has_closer {
+            true => &["paid", "from outside", "after"],
+            false => &["from outside", "after"],
+        };
+        assert_eq!(log, expected);
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use serde_json::json;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StateQuery};
+use weftwork_graph::run_loop::{Continued, Host, InMemoryCheckpointer, Start, StateQuery};
 use weftwork_graph::{
     Ctx, DynUpdate, Finish, Flow, Input, MessagePart, Modes, NodeResult, RunOutcome, START,
     Semantics, StreamEvent, SubgraphState, TaskDef,
@@ -248,6 +248,74 @@ async fn limits_hold_for_all_of_a_waiting_run() {
     assert!(run.as_mut().now_or_never().is_none());
     clock.advance(SECOND);
     assert_eq!(run.await.expect_err("too long").code().0, "W0124");
+}
+
+#[tokio::test]
+async fn a_run_that_waited_is_the_same_run() {
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    let note_call = move |_: Input, ctx: Ctx| {
+        let calls = ctx.calls();
+        noted.lock().expect("sound").push((calls.deadline, calls.origin.run().cloned()));
+        if ctx.node() == "before" {
+            // A value that a call before the wait hides.
+            calls.hidden.add_args(&json!({"pin": "kumquat"}), &json!({}));
+        }
+        std::future::ready(log("noted"))
+    };
+    let again = note_call.clone();
+    let fails = async |_: Input| -> NodeResult<DynUpdate> {
+        Err(weftwork_graph::NodeError::message("the pin is kumquat"))
+    };
+    let graph = graph("waits").node("before", note_call).node("nap", nap(SECOND));
+    let graph = graph.node("after", again).node("fails", fails).edge(START, "before");
+    let graph = graph.edge("before", "nap").edge("nap", "after").edge("after", "fails");
+    let graph = graph.build().expect("sound");
+    let clock = ManualClock::moved_by_sleeps();
+    let end = clock.now().plus(HOUR);
+    let run = graph.run(&timed(&clock), empty()).thread("t").waiting().deadline(HOUR);
+    let error = run.outcome().await.expect_err("fails").to_string();
+    assert_eq!(clock.sleeps().last(), Some(&SECOND));
+    assert!(!error.contains("kumquat"), "{error}");
+    let seen = seen.lock().expect("sound");
+    assert_eq!(seen.iter().map(|(deadline, _)| *deadline).collect::<Vec<_>>(), [Some(end); 2]);
+    assert_eq!(seen[0].1, seen[1].1, "one run");
+}
+
+#[tokio::test]
+async fn a_node_that_asks_to_stop_ends_the_wait() {
+    let stops = async |_: Input, ctx: Ctx| {
+        ctx.drain("enough");
+        log("asked")
+    };
+    let graph = graph("stops").node("stops", stops).node("nap", nap(HOUR));
+    let graph = graph.edge(START, "stops").edge(START, "nap").build().expect("sound");
+    let clock = ManualClock::moved_by_sleeps();
+    let run = graph.run(&timed(&clock), empty()).thread("t").waiting();
+    assert_eq!(open(run.outcome().await.expect("stops")).len(), 1);
+    assert_eq!(clock.sleeps(), []);
+}
+
+#[tokio::test]
+async fn supersteps_of_an_earlier_process_count_once() {
+    for limit in 1..10 {
+        let mut outcomes = Vec::new();
+        for length in [Duration::ZERO, SECOND] {
+            let mut built = chain(&["a", "b", "c"]).node("n", nap(length)).edge("c", "n");
+            built = built.node("m", nap(length)).edge("n", "m").node("d", note("d"));
+            let graph = built.edge("m", "d").build().expect("sound");
+            let host = timed(&ManualClock::moved_by_sleeps());
+            // The earlier process has executed the first two nodes.
+            let earlier = graph.run(&host, empty()).thread("t").step_limit(2).outcome().await;
+            assert_eq!(earlier, Ok(RunOutcome::LimitReached { step_limit: 2 }));
+            let continued = Continued { steps: 2, ran: vec!["b".to_owned()], input: false };
+            let run = graph.run(&host, Start::Continue).thread("t").step_limit(limit);
+            outcomes.push(run.continued(continued).waiting().outcome().await);
+        }
+        assert_eq!(outcomes[0], outcomes[1], "{limit}");
+        let ends = matches!(&outcomes[0], Ok(RunOutcome::Completed { .. }));
+        assert_eq!(ends, limit >= 6, "{limit}: {outcomes:?}");
+    }
 }
 
 fn said(id: &str) -> serde_json::Value {

@@ -1,6 +1,6 @@
 use crate::support::{answer, chain, empty, graph, kept, log, logged, note};
 use serde_json::json;
-use weftwork_graph::run_loop::{Host, StateQuery};
+use weftwork_graph::run_loop::{AsNode, Host, Start, StateQuery, StateUpdate};
 use weftwork_graph::{
     Command, Ctx, DynUpdate, Dynamic, Input, Modes, NodeResult, RunOutcome, START, SubgraphState,
 };
@@ -78,4 +78,34 @@ async fn a_stream_tells_the_graphs_within() {
     }
     assert_eq!(told.iter().map(|(depth, _)| *depth).collect::<Vec<_>>(), [1, 0], "{told:?}");
     assert!(matches!(stream.outcome(), Some(Ok(RunOutcome::Completed { .. }))));
+}
+
+#[tokio::test]
+async fn the_name_of_a_node_may_consist_of_digits() {
+    let keep = SubgraphState::PerThread;
+    for name in ["p", "1"] {
+        let ask = async |_: Input, ctx: Ctx| {
+            let answer = ctx.interrupt(json!("?"))?;
+            NodeResult::Ok(log(answer.as_str().unwrap_or_default()))
+        };
+        let inner = graph("inner").node("x", note("x")).node("ask", ask);
+        let inner = inner.edge(START, "x").edge("x", "ask").build().expect("sound");
+        let middle = graph("middle").subgraph(name, inner, keep).edge(START, name);
+        let middle = middle.build().expect("sound");
+        let outer = graph("outer").subgraph(name, middle, keep).edge(START, name);
+        let outer = outer.build().expect("sound");
+        let host = kept();
+        let asked = outer.run(&host, empty()).thread("t").outcome().await.expect("asks");
+        assert!(matches!(asked, RunOutcome::Interrupted { .. }), "{asked:?}");
+
+        let within = StateQuery::thread("t").within(format!("{name}|{name}"));
+        let state = outer.state(&host, &within, false).await.expect("is kept");
+        assert_eq!((state.values["log"].clone(), state.next.len()), (json!(["x"]), 1), "{name}");
+        // A change of the state within answers in place of its node.
+        let values = Some(vec![("log".to_owned(), json!(["from outside"]))]);
+        let change = StateUpdate { values, as_node: AsNode::Node("ask".to_owned()) };
+        outer.update(&host, &within, vec![vec![change]]).await.expect("changes");
+        let outcome = outer.run(&host, Start::Continue).thread("t").outcome().await;
+        assert_eq!(logged(outcome.expect("ends")), ["x", "from outside"], "{name}");
+    }
 }

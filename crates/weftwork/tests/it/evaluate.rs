@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork::agents::{
     ClientConfig, Evaluated, Evaluator, EventBus, ExecutedOutcome, Model, Prompt, PromptEvent,
-    PromptRun, Section, Session, Tools,
+    PromptEventKind, PromptRun, Section, Session, Tools,
 };
 use weftwork::graph::CompiledGraph;
 use weftwork::models::scripted::Step;
@@ -113,11 +113,11 @@ fn client(case: Case) -> ClientConfig {
 
 /// An event in one line.
 fn line(event: &PromptEvent) -> String {
-    match event {
-        PromptEvent::PromptRendered(event) => format!("rendered {}", event.prompt),
-        PromptEvent::ToolInvoked(event) => format!("tool {}", event.call.name),
-        PromptEvent::PromptExecuted(event) => match &event.outcome {
-            ExecutedOutcome::Done { text } => format!("executed: {text}"),
+    match &event.kind {
+        PromptEventKind::PromptRendered(_) => format!("rendered {}", event.prompt),
+        PromptEventKind::ToolInvoked(event) => format!("tool {}", event.call.name),
+        PromptEventKind::PromptExecuted(event) => match &event.outcome {
+            ExecutedOutcome::Done { text, .. } => format!("executed: {text}"),
             ExecutedOutcome::Interrupted { questions } => format!("executed: {questions} open"),
             ExecutedOutcome::Failed { code, .. } => format!("executed: {code}"),
             ExecutedOutcome::Dropped => "executed: dropped".to_owned(),
@@ -174,7 +174,7 @@ async fn trace(
         };
         outcome = evaluation.await;
     }
-    trace.extend(events.drain().iter().map(line));
+    trace.extend(events.drain().iter().map(|event| line(event)));
     trace.push(match outcome {
         Ok(Evaluated::Done(response)) => format!(
             "{}, {} model calls, {} tool calls",

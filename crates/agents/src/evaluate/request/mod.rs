@@ -6,7 +6,7 @@ mod start;
 mod usage;
 
 use super::Evaluator;
-use super::bus::{PromptEvent, PromptRendered};
+use super::bus::{EventSource, PromptEventKind, PromptRendered};
 use super::error::{ErrorContext, EvaluationError};
 use super::evaluation::Allowance;
 use super::outcome::{Interrupted, PromptResponse};
@@ -116,7 +116,7 @@ impl EvaluationRequest {
                 &own
             }
         };
-        report.set_session(session.id());
+        report.set_begun(&planned.record.id, session.id());
         self.publish_rendered(&planned);
         loop {
             report.usage = planned.used.used();
@@ -148,15 +148,19 @@ impl EvaluationRequest {
     }
 
     fn publish_rendered(&self, planned: &Planned) {
-        let resources = &self.evaluator.resources;
+        let Evaluator { resources, runtime, .. } = &self.evaluator;
         let rendered = planned.run.rendered();
-        resources.bus.publish(&PromptEvent::PromptRendered(Arc::new(PromptRendered {
+        let source = EventSource {
+            evaluation: Some(planned.record.id.clone()),
             prompt: self.id.clone(),
-            adapter: resources.name.clone(),
             session: planned.record.session.clone(),
+        };
+        let rendered = PromptRendered {
             inputs: rendered.inputs().clone(),
             text: rendered.text().to_owned(),
-        })));
+            hash: rendered.hash(),
+        };
+        resources.publish(&**runtime.clock(), source, PromptEventKind::PromptRendered(rendered));
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use weftwork_agents::{
-    Chat, ChatUpdate, EvaluationErrorKind, Evaluator, Model, Prompt, PromptEvent, PromptRun,
+    Chat, ChatUpdate, EvaluationErrorKind, Evaluator, Model, Prompt, PromptEventKind, PromptRun,
     Section, Session, Tools,
 };
 use weftwork_graph::{Ctx, Graph, NodeResult, START, State};
@@ -220,8 +220,8 @@ async fn events_of_calls_that_nodes_make_have_no_secret_arguments() {
     let shown: Vec<_> = events
         .drain()
         .iter()
-        .filter(|event| matches!(event, PromptEvent::ToolInvoked(_)))
-        .map(PromptEvent::to_shown)
+        .filter(|event| matches!(event.kind, PromptEventKind::ToolInvoked(_)))
+        .map(|event| event.to_shown())
         .collect();
     assert_eq!(shown.len(), 2);
     assert_eq!(shown[0]["params"], json!({"city": "Bern", "card": "[secret]"}));

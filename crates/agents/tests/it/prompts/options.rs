@@ -63,7 +63,7 @@ async fn structured_output_is_repaired_twice_and_no_more() {
     let evaluator = Evaluator::builder(model).open().await.expect("opens");
     let error = evaluator.evaluate(&one, ()).await.expect_err("no repair is left");
     assert_eq!((error.kind, error.phase), (EvaluationErrorKind::Output, EvaluationPhase::Response));
-    assert_eq!((error.code(), error.usage.model_calls), ("W0615", 3));
+    assert_eq!((error.code(), error.attempt, error.usage.model_calls), ("W0615", 3, 3));
 }
 
 #[tokio::test]

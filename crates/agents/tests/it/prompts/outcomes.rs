@@ -1,17 +1,24 @@
 //! Outcomes, errors and reports of evaluations.
 
 use super::{done, noting, over, scripted, take_note};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use weftwork_agents::{
     EvaluationErrorKind, EvaluationPhase, Evaluator, EventBus, ExecutedOutcome, Overrides, Prompt,
-    PromptEvent, Section, Session, Subscription, Visibility,
+    PromptEventKind, Section, Session, Subscription, Visibility,
 };
 use weftwork_graph::{Graph, START, State};
 use weftwork_models::scripted::Step;
+use weftwork_models::{ModelError, RefusalKind};
 use weftwork_runtime::Runtime;
 use weftwork_store::MemoryStore;
+use weftwork_testkit::ManualClock;
 use weftwork_types::ThreadId;
+use weftwork_types::port::Clock;
 use weftwork_types::run::{Answers, RunOutcome};
 
 #[tokio::test]
@@ -51,8 +58,8 @@ async fn every_evaluation_reports_its_end_once_also_if_it_is_dropped_or_not_rend
     let bus = EventBus::new();
     let mut events = bus.subscribe();
     let ends = |events: &mut Subscription| -> Vec<ExecutedOutcome> {
-        let ends = events.drain().into_iter().filter_map(|event| match event {
-            PromptEvent::PromptExecuted(event) => Some(event.outcome.clone()),
+        let ends = events.drain().into_iter().filter_map(|event| match &event.kind {
+            PromptEventKind::PromptExecuted(event) => Some(event.outcome.clone()),
             _ => None,
         });
         ends.collect()
@@ -71,6 +78,99 @@ async fn every_evaluation_reports_its_end_once_also_if_it_is_dropped_or_not_rend
     assert!(
         matches!(&ends(&mut events)[..], [ExecutedOutcome::Failed { code, .. }] if code == "W0612")
     );
+}
+
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+struct Lamps {
+    lamps: u32,
+}
+
+#[tokio::test]
+async fn events_have_an_id_a_time_their_evaluation_and_its_result() {
+    let clock = ManualClock::new();
+    let ask = Step::call("ask_human", json!({"question": "More?"}));
+    let model = scripted(vec![ask, Step::text(r#"{"lamps": 2}"#)]);
+    let runtime = Runtime::in_memory().clock(Arc::new(clock.clone()));
+    let evaluator = Evaluator::builder(model).runtime(runtime).open().await.expect("opens");
+    let mut events = evaluator.bus().subscribe();
+    let section = Section::new("task", "Task", "Count the lamps.").ask_human();
+    let prompt = Prompt::<()>::builder("tests", "lamps", "Lamps").section(section);
+    let prompt = prompt.output::<Lamps>().build().expect("sound");
+    let waiting = evaluator.evaluate(&prompt, ()).await.expect("evaluates");
+    let thread = waiting.interrupted().expect("a question").thread;
+    let begun = clock.now();
+    clock.advance(Duration::from_secs(60));
+    let answers = Answers::One(json!("yes"));
+    let counted = evaluator.answer(&prompt, &thread, answers).await.expect("continues");
+    assert_eq!(done(counted).output, Some(Lamps { lamps: 2 }));
+
+    let events = events.drain();
+    let ids: BTreeSet<_> = events.iter().map(|event| event.id).collect();
+    assert_eq!(ids.len(), events.len(), "each has an id of its own");
+    let evaluation = events[0].evaluation.as_deref().expect("it began");
+    let session = events[0].session.clone();
+    let PromptEventKind::PromptRendered(rendered) = &events[0].kind else { panic!("{events:?}") };
+    let shown = events.iter().map(|event| {
+        let mut shown = event.to_shown();
+        let members = shown.as_object_mut().expect("an object");
+        let own = ["id", "at", "evaluation", "prompt", "adapter", "session"];
+        let own = own.map(|name| members.remove(name).expect("each event has it"));
+        // Seconds since the evaluation began.
+        let since = event.at.since(begun).as_secs();
+        let prompt = json!({"namespace": "tests", "key": "lamps", "name": "Lamps"});
+        let expected = [
+            json!(event.id.to_string()),
+            json!(event.at),
+            // Of the continuation, too.
+            json!(evaluation),
+            prompt,
+            json!("weft"),
+            json!(session),
+        ];
+        assert_eq!(own, expected);
+        json!([since, shown])
+    });
+    let shown: Vec<_> = shown.collect();
+    let hash = &rendered.hash;
+    let tool = json!({"tool_calls": 1, "tokens": {"input": 0, "output": 0, "estimated": false}});
+    let used = |model_calls: u32, input: u32, output: u32| {
+        let tokens = json!({"input": input, "output": output, "estimated": true});
+        json!({"model_calls": model_calls, "tokens": tokens})
+    };
+    let expected = json!([
+        [0, {"type": "prompt_rendered", "hash": hash}],
+        [0, {"type": "prompt_executed", "outcome": {"status": "interrupted", "questions": 1},
+            "usage": used(1, 195, 5)}],
+        [60, {"type": "prompt_rendered", "hash": hash}],
+        [60, {"type": "tool_invoked", "tool": "ask_human", "params": {"question": "More?"},
+            "result": {"status": "ok", "value": "yes"}, "usage": tool}],
+        [60, {"type": "prompt_executed", "usage": used(2, 445, 8), "outcome": {
+            "status": "done", "text": r#"{"lamps": 2}"#, "value": {"lamps": 2}}}],
+    ]);
+    assert_eq!(json!(shown), expected);
+}
+
+#[tokio::test]
+async fn a_failure_is_reported_with_its_kind_phase_and_attempt() {
+    let refused = ModelError::BadRequest {
+        provider: "p".to_owned(),
+        status: 400,
+        message: "no".to_owned(),
+        kind: RefusalKind::InvalidRequest,
+    };
+    let evaluator = Evaluator::builder(scripted(vec![Step::fails(refused)]));
+    let evaluator = evaluator.open().await.expect("opens");
+    let mut events = evaluator.bus().subscribe();
+    let error = evaluator.evaluate(&noting(), ()).await.expect_err("refused");
+    let events = events.drain();
+    let Some(PromptEventKind::PromptExecuted(end)) = events.last().map(|event| &event.kind) else {
+        panic!("{events:?}")
+    };
+    let ExecutedOutcome::Failed { kind, phase, attempt, code, .. } = &end.outcome else {
+        panic!("{end:?}")
+    };
+    assert_eq!((*kind, *phase, *attempt), (error.kind, error.phase, error.attempt));
+    assert_eq!((code.as_str(), end.usage), (error.code(), *error.usage));
 }
 
 #[test]

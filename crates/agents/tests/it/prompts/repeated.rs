@@ -233,8 +233,8 @@ async fn what_a_tool_dispatches_after_its_failure_is_refused() {
     let session = evaluator.new_session();
     let evaluation = evaluator.evaluate(&prompt.expect("sound"), ()).session(&session);
     evaluation.await.expect("evaluates");
-    let failed = events.drain().into_iter().any(|event| match event {
-        weftwork_agents::PromptEvent::ToolInvoked(event) => {
+    let failed = events.drain().into_iter().any(|event| match &event.kind {
+        weftwork_agents::PromptEventKind::ToolInvoked(event) => {
             matches!(event.result, ToolOutcome::Failed(_))
         }
         _ => false,

@@ -4,7 +4,7 @@ use super::{Note, done, note, notes, noting, over, scripted};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_agents::{
-    Chat, ChatUpdate, EvaluationErrorKind, Evaluator, Model, PromptEvent, PromptRun, Session,
+    Chat, ChatUpdate, EvaluationErrorKind, Evaluator, Model, PromptEventKind, PromptRun, Session,
     ToolCallError, Tools,
 };
 use weftwork_graph::{Ctx, Graph, NodeResult, START, State};
@@ -31,8 +31,8 @@ async fn events_of_calls_are_applied_in_their_order_and_failed_calls_leave_none(
     let results: Vec<Value> = events
         .drain()
         .iter()
-        .filter_map(|event| match event {
-            PromptEvent::ToolInvoked(event) => Some(json!(event.result)),
+        .filter_map(|event| match &event.kind {
+            PromptEventKind::ToolInvoked(event) => Some(json!(event.result)),
             _ => None,
         })
         .collect();

@@ -63,7 +63,7 @@ pub trait RunEnvironment: Send + Sync + std::fmt::Debug {
 }
 
 /// Identity of a run towards the models and tools that it calls, and its limits.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RunAccount {
     /// Principal of the run.
     pub principal: Principal,

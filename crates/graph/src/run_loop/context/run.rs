@@ -80,6 +80,20 @@ impl RunContext {
         }
     }
 
+    /// Creates the data for the next part of a run that waited in place. What holds for the run as a
+    /// whole stays: its deadline and its identity, the messages that were emitted, and the values
+    /// that it hides.
+    pub(crate) fn after_wait(&self) -> Self {
+        let next = Self::new(self.host.clone(), self.options.clone(), self.sink.clone());
+        Self {
+            deadline: self.deadline,
+            account: self.account.clone(),
+            messages: Mutex::new(std::mem::take(&mut *lock(&self.messages))),
+            hidden: Arc::clone(&self.hidden),
+            ..next
+        }
+    }
+
     /// Issues an id for a checkpoint: greater than all that the run issued before, and than all
     /// that its thread had when the run began.
     pub(crate) fn next_id(&self) -> CheckpointId {

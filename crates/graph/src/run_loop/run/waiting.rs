@@ -2,10 +2,9 @@
 
 use super::Run;
 use crate::error::RuntimeError;
-use crate::run_loop::context::{LoopContext, RunContext};
+use crate::run_loop::context::LoopContext;
 use crate::run_loop::options::{LoopInput, LoopOutcome, LoopResult};
 use crate::run_loop::supersteps::RunLoop;
-use crate::run_loop::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_types::Timestamp;
@@ -42,18 +41,23 @@ pub(crate) async fn run_to_end(
         let clock = Arc::clone(loop_context.run.host.clock());
         let began = clock.now();
         let (ended, run_loop) = RunLoop::run(loop_context, begin, &going).await?;
+        let before = &run_loop.loop_context.run;
         let wake = match &ended {
-            LoopOutcome::Interrupted(open) => next_expiry(open, began),
+            // A node asked the run to stop after this superstep.
+            LoopOutcome::Interrupted(open) if before.drained().is_none() => {
+                next_expiry(open, began)
+            }
             _ => None,
         };
         let Some(wake) = wake else { return Ok((ended, run_loop)) };
         let rule = run_loop.loop_context.graph.settings().steps;
-        // Supersteps before the wait count.
+        // Supersteps before the wait count, with those of earlier processes.
         going.step_limit = Some(run_loop.position.steps_left(rule));
+        going.continued = None;
         // The run has made newer checkpoints: from the named one it would begin another branch.
         going.at = None;
         clock.sleep(wake.since(clock.now())).await;
-        let shared = Arc::new(again(&run_loop.loop_context.run));
+        let shared = Arc::new(before.after_wait());
         loop_context = Arc::new(LoopContext::outermost(
             shared,
             run_loop.loop_context.graph.clone(),
@@ -68,12 +72,4 @@ pub(crate) async fn run_to_end(
 fn next_expiry(open: &[Interrupt], began: Timestamp) -> Option<Timestamp> {
     let all: Option<Vec<Timestamp>> = open.iter().map(Interrupt::lapses_at).collect();
     all?.into_iter().filter(|at| *at > began).min()
-}
-
-/// Creates the shared data for a resumed run, with the messages that were already emitted.
-fn again(before: &RunContext) -> RunContext {
-    let options = before.options.clone();
-    let shared = RunContext::new(before.host.clone(), options, before.sink.clone());
-    std::mem::swap(&mut *lock(&shared.messages), &mut *lock(&before.messages));
-    shared
 }

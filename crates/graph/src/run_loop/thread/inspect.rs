@@ -114,6 +114,14 @@ impl CompiledGraph {
         }
     }
 
+    /// Returns `true` if a part of a namespace is the number of a graph that a task calls. The name
+    /// of a node may consist of digits, too: of a node that runs a graph, the part is its name.
+    pub(super) fn is_call_number(&self, part: &str) -> bool {
+        let node = self.plan().node_idx(part).and_then(|index| self.node(index));
+        let is_node = node.is_some_and(|node| node.options.graph.is_some());
+        !is_node && part.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
     fn nodes_with_graphs(&self) -> String {
         let nodes = self.plan().nodes().iter().enumerate();
         let runs = |i| self.node(NodeIdx(i)).is_some_and(|node| node.options.graph.is_some());
@@ -137,8 +145,10 @@ impl CompiledGraph {
         }
         let mut graph = self.clone();
         let mut own = false;
-        // A part of digits is taken as the number of a graph that a task calls, not as a node.
-        for part in at.ns.split('|').filter(|part| !part.bytes().all(|b| b.is_ascii_digit())) {
+        for part in at.ns.split('|') {
+            if graph.is_call_number(part) {
+                continue;
+            }
             let name = part.split(':').next().unwrap_or_default();
             let known = graph.clone();
             let unknown = || RuntimeError::UnknownNamespace {

@@ -324,11 +324,8 @@ impl ThreadUpdate<'_> {
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         self.check_open_work(&from)?;
         let named = self.named(&from, &nodes)?;
-        // Of the tasks that the change drops, those of sends are closed.
         let mut dropped = from.machine.due_in_order()?;
-        dropped.retain(|task| {
-            matches!(task.path, Path::Push(_)) && !named.contains(&Some(key_of(self.graph, task)))
-        });
+        dropped.retain(|task| !named.contains(&Some(key_of(self.graph, task))));
         // Before the routes, which lead to what has no result.
         let on_record = self.on_record(&from, &dropped);
         let kept = self.apply_closed(&mut from, &on_record)?;
@@ -349,9 +346,11 @@ impl ThreadUpdate<'_> {
             let superseded = self.first && from.superseded;
             from.recount.extend(all.filter(|index| superseded || overwritten.contains(index)));
         }
+        // Without a result, those of sends are closed: what an edge leads to may be due again.
         dropped.retain(|task| {
             let is_sent = |(_, output): &(Task, TaskOutput)| self.is_sent_again(task, output);
-            self.record(&from, task).is_none_or(|record| !record.is_finished())
+            matches!(task.path, Path::Push(_))
+                && self.record(&from, task).is_none_or(|record| !record.is_finished())
                 && !tasks.iter().any(is_sent)
         });
         let closed = self.closed(&from, dropped).await?;

@@ -92,7 +92,10 @@ impl CompiledGraph {
         }
         let mut graph = self.clone();
         let mut place = CheckpointAddress { thread: Arc::clone(&at.thread), ns: "".into() };
-        for part in at.ns.split('|').filter(|part| !part.bytes().all(|b| b.is_ascii_digit())) {
+        for part in at.ns.split('|') {
+            if graph.is_call_number(part) {
+                continue;
+            }
             let (name, task) = match part.split_once(':') {
                 Some((name, task)) => (name, Some(task)),
                 None => (part, None),
