@@ -131,7 +131,7 @@ impl Ended {
     /// `ReactAgent::output::<T>()`, `Supervisor::output` or a hosted prompt with an output type.
     ///
     /// ```
-    /// # use weftwork_graph::{Graph, START, State};
+    /// # use weftwork_graph::{Graph, Input, NodeResult, START, State};
     /// # use serde::{Deserialize, Serialize};
     /// #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     /// struct Verdict { refund: bool }
@@ -139,7 +139,7 @@ impl Ended {
     /// # struct Decided { output: Verdict }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # async fn decide() -> DecidedUpdate { DecidedUpdate::new().output(Verdict { refund: true }) }
+    /// # async fn decide(_: Input) -> NodeResult<DecidedUpdate> { Ok(DecidedUpdate::new().output(Verdict { refund: true })) }
     /// # let agent = Graph::<Decided>::new("desk").node("decide", decide).edge(START, "decide").build()?;
     /// # #[derive(Debug, Deserialize)]
     /// # struct Price { cents: u32 }
