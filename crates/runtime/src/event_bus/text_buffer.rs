@@ -27,7 +27,7 @@ pub(super) struct TextBuffer {
     unsaved: VecDeque<Said>,
     /// Number of unsaved pieces in the commit in progress; later text is not among them.
     sealed: usize,
-    saved: VecDeque<Saved>,
+    saved: VecDeque<SavedCommit>,
     /// Bytes of text that wait for a commit.
     waiting_bytes: usize,
     kept_bytes: usize,
@@ -66,15 +66,30 @@ impl LostText {
     }
 }
 
+/// The text that one commit has stored, or several that have stored one text only. The store keeps
+/// or removes it as a whole.
+#[derive(Debug, Clone)]
+struct SavedCommit {
+    /// Position after it.
+    end: Position,
+    texts: Vec<SavedText>,
+}
+
 /// Stored text of one message or task in one superstep.
 #[derive(Debug, Clone)]
-struct Saved {
-    /// Origin of the text, and the position after it.
+struct SavedText {
+    /// Origin of the text.
     at: PieceAt,
     /// Superstep of the outermost graph.
     step: i64,
     bytes: usize,
     void: bool,
+}
+
+impl SavedText {
+    fn is_part_of(&self, other: &Self) -> bool {
+        self.step == other.step && self.void == other.void && self.at.has_origin_of(&other.at)
+    }
 }
 
 /// Time at which text is due to be stored.
@@ -119,7 +134,11 @@ impl TextBuffer {
 
     /// Returns `true` if the store has text that is not void.
     pub(super) fn is_partly_stored(&self) -> bool {
-        self.saved.iter().any(|saved| !saved.void)
+        self.saved_texts().any(|saved| !saved.void)
+    }
+
+    fn saved_texts(&self) -> impl Iterator<Item = &SavedText> {
+        self.saved.iter().flat_map(|commit| &commit.texts)
     }
 
     /// Records that the store has no text of earlier claims.
@@ -129,7 +148,7 @@ impl TextBuffer {
 
     /// Returns the resets of the tasks whose text is not void.
     pub(super) fn tasks(&self) -> BTreeSet<AttemptReset> {
-        let saved = self.saved.iter().filter(|saved| !saved.void).map(|saved| &saved.at);
+        let saved = self.saved_texts().filter(|saved| !saved.void).map(|saved| &saved.at);
         let all = saved.chain(self.unsaved().map(|piece| &piece.at));
         all.map(AttemptReset::of_task).collect()
     }
@@ -216,23 +235,42 @@ impl TextBuffer {
         any.then_some(Position::END)
     }
 
-    /// Removes void text. Stored text is removed from the front only: valid text before it retains
-    /// it.
+    /// Removes void text. Stored text is removed from the front only, and a text as a whole: valid
+    /// text before it, or in the commit of its end, retains it.
     fn void_where(&mut self, is: impl Fn(&PieceAt, i64) -> bool) -> Option<Position> {
         self.unsaved.retain(|said| !is(&said.piece.at, said.step));
-        for saved in &mut self.saved {
+        for saved in self.saved.iter_mut().flat_map(|commit| &mut commit.texts) {
             saved.void |= is(&saved.at, saved.step);
         }
-        let mut last = None;
-        while let Some(saved) = self.saved.pop_front_if(|saved| saved.void) {
-            last = Some(saved.at.end);
-        }
-        let saved = self.saved.iter().map(|saved| saved.bytes);
+        let removed = self.saved.drain(..self.removable()).last();
+        let last = removed.map(|commit| commit.end);
+        let saved = self.saved_texts().map(|saved| saved.bytes);
         self.kept_bytes = saved.chain(self.unsaved().map(|piece| piece.text.len())).sum();
         self.lost.retain(|lost| !is(&lost.at, lost.step));
         // Without text that lost a part there is no gap that later text would show.
         self.full &= !self.lost.is_empty();
         last
+    }
+
+    /// Returns the number of commits at the front that have void text only, of which no later commit
+    /// has a part.
+    fn removable(&self) -> usize {
+        let is_void = |commit: &&SavedCommit| commit.texts.iter().all(|saved| saved.void);
+        let mut count = self.saved.iter().take_while(is_void).count();
+        // A later commit has a part of a text: the commit with its beginning stays, and with it all
+        // that follow.
+        loop {
+            let stays = |saved: &SavedText| {
+                let later = self.saved.iter().skip(count).flat_map(|commit| &commit.texts);
+                later.into_iter().any(|later| later.is_part_of(saved))
+            };
+            let first =
+                self.saved.iter().take(count).position(|commit| commit.texts.iter().any(stays));
+            match first {
+                Some(first) => count = first,
+                None => return count,
+            }
+        }
     }
 
     /// Marks all unsaved text as part of a commit.
@@ -248,18 +286,26 @@ impl TextBuffer {
 
     /// Marks the committed text as stored.
     pub(super) fn save_sealed(&mut self) {
-        for Said { piece, step, .. } in self.unsaved.drain(..self.sealed) {
-            let bytes = piece.text.len();
-            let at = piece.at;
-            let last = self.saved.back_mut().filter(|saved| !saved.void && saved.step == step);
-            match last.filter(|saved| saved.at.has_origin_of(&at)) {
-                Some(saved) => {
-                    saved.at.end = at.end;
-                    saved.bytes += bytes;
-                }
-                None => self.saved.push_back(Saved { at, step, bytes, void: false }),
+        let sealed = self.unsaved.drain(..std::mem::take(&mut self.sealed));
+        let mut texts: Vec<SavedText> = Vec::new();
+        let mut end = None;
+        for Said { piece: Piece { at, text, .. }, step, .. } in sealed {
+            end = Some(at.end);
+            let saved = SavedText { at, step, bytes: text.len(), void: false };
+            match texts.iter_mut().find(|known| known.is_part_of(&saved)) {
+                Some(known) => known.bytes += saved.bytes,
+                None => texts.push(saved),
             }
         }
-        self.sealed = 0;
+        let Some(end) = end else { return };
+        match (self.saved.back_mut(), texts.as_slice()) {
+            (Some(SavedCommit { end: last, texts: known }), [saved])
+                if known.len() == 1 && known[0].is_part_of(saved) =>
+            {
+                *last = end;
+                known[0].bytes += saved.bytes;
+            }
+            _ => self.saved.push_back(SavedCommit { end, texts }),
+        }
     }
 }

@@ -403,11 +403,44 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn each_event_is_received_once_and_in_order(actions in prop::collection::vec(action(), 1..80)) {
-        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let _tokio = tokio.as_ref().expect("a runtime").enter();
-        let mut world = World::new();
-        actions.iter().for_each(|action| world.act(action));
-        world.end();
-        world.check();
+        play(&actions);
     }
+}
+
+#[test]
+fn a_text_that_is_void_is_removed_as_a_whole() {
+    use Action::{Receive, Reset, Save, Text};
+    let stories: [&[Action]; 3] = [
+        // Its end is stored with text that is not void.
+        &[Text(1, 1), Save, Text(1, 1), Text(0, 1), Save, Reset(1), Save, Receive(0, 1)],
+        // Text that is not void is stored between its parts.
+        &[Text(1, 1), Save, Text(0, 1), Save, Text(1, 1), Save, Reset(1), Save, Receive(0, 1)],
+        // It is retained by another void text, whose end is stored with text that is not void.
+        &[
+            Text(1, 1),
+            Save,
+            Text(1, 1),
+            Text(0, 1),
+            Save,
+            Text(0, 1),
+            Text(2, 1),
+            Save,
+            Reset(1),
+            Reset(0),
+            Save,
+            Receive(0, 2),
+        ],
+    ];
+    for story in stories {
+        play(story);
+    }
+}
+
+fn play(actions: &[Action]) {
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let _tokio = tokio.as_ref().expect("a runtime").enter();
+    let mut world = World::new();
+    actions.iter().for_each(|action| world.act(action));
+    world.end();
+    world.check();
 }
