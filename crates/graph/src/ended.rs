@@ -40,7 +40,8 @@ fn short_type_name<T>() -> String {
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # async fn double(count: State<Count>) -> CountUpdate { CountUpdate::new().n(count.n() * 2) }
-/// # let graph = Graph::<Count>::new("double").node("double", double).edge(START, "double").build()?;
+/// # let graph = Graph::<Count>::new("double").node("double", double).edge(START, "double");
+/// # let graph = graph.build()?;
 /// let ended = graph.invoke(CountUpdate::new().n(21)).await?;
 /// assert_eq!(ended.output()?["n"], 42);
 /// assert_eq!(*ended.state::<Count>()?.n(), 42);
@@ -139,8 +140,11 @@ impl Ended {
     /// # struct Decided { output: Verdict }
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # async fn decide(_: Input) -> NodeResult<DecidedUpdate> { Ok(DecidedUpdate::new().output(Verdict { refund: true })) }
-    /// # let agent = Graph::<Decided>::new("desk").node("decide", decide).edge(START, "decide").build()?;
+    /// # async fn decide(_: Input) -> NodeResult<DecidedUpdate> {
+    /// #     Ok(DecidedUpdate::new().output(Verdict { refund: true }))
+    /// # }
+    /// # let agent = Graph::<Decided>::new("desk").node("decide", decide).edge(START, "decide");
+    /// # let agent = agent.build()?;
     /// # #[derive(Debug, Deserialize)]
     /// # struct Price { cents: u32 }
     /// let ended = agent.invoke(serde_json::json!({})).await?;

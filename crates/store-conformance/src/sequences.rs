@@ -9,7 +9,7 @@ use weftwork_store::StoreError;
 use weftwork_store::record::Commit;
 use weftwork_store::remote::{forget_deletion, record_of, recorded, remote_deletions};
 use weftwork_store::sequence::{
-    Content, EFFECTS_LIMIT_MAX, SEQUENCE_BYTES_MAX, Sequence, SequenceQuery, SequenceRow,
+    Content, SEQUENCE_BYTES_MAX, SEQUENCE_ROWS_MAX, Sequence, SequenceQuery, SequenceRow,
     SequenceWrite,
 };
 use weftwork_store::table::Store;
@@ -169,11 +169,11 @@ pub(super) async fn writes_are_read_by_ranges_of_keys(store: Arc<dyn Store>) {
     }
     assert!(read(&*store, query).await.is_empty());
     assert!(read(&*store, SequenceQuery { limit: 0, ..range }).await.is_empty());
-    let many = (0..EFFECTS_LIMIT_MAX + 1).map(|_| append("many", "x")).collect();
+    let many = (0..SEQUENCE_ROWS_MAX + 1).map(|_| append("many", "x")).collect();
     apply(&*store, many).await;
     let page =
         read(&*store, SequenceQuery { limit: usize::MAX, ..SequenceQuery::all("mail") }).await;
-    assert_eq!(page.len(), EFFECTS_LIMIT_MAX);
+    assert_eq!(page.len(), SEQUENCE_ROWS_MAX);
 }
 
 pub(super) async fn names_of_sequences_have_limits(store: Arc<dyn Store>) {

@@ -8,7 +8,7 @@ use crate::StoreError;
 use crate::mailbox::is_terminated;
 use crate::record::InterruptRow;
 use crate::sequence::{
-    Content, EFFECTS_LIMIT_MAX, Sequence, SequenceQuery, SequenceRow, SequenceWrite,
+    Content, SEQUENCE_ROWS_MAX, Sequence, SequenceQuery, SequenceRow, SequenceWrite,
 };
 use crate::table::{Result, Store};
 use crate::thread::{InvalidCursor, SearchFrom, ThreadQuery, ThreadStatus};
@@ -60,7 +60,7 @@ pub struct ApprovalQuery {
     pub thread: Option<ThreadId>,
     /// Position after which the records are read; `None` for the first.
     pub after: Option<ApprovalCursor>,
-    /// Maximum number of records, at most [`EFFECTS_LIMIT_MAX`].
+    /// Maximum number of records, at most [`SEQUENCE_ROWS_MAX`].
     pub limit: usize,
 }
 
@@ -134,7 +134,7 @@ pub async fn approvals(
     query: ApprovalQuery,
 ) -> Result<ApprovalPage> {
     let ApprovalQuery { thread, after, limit } = query;
-    let limit = limit.min(EFFECTS_LIMIT_MAX);
+    let limit = limit.min(SEQUENCE_ROWS_MAX);
     let (first, after) = match (&thread, after) {
         (_, Some(after)) => (sequence(&after.thread).key, after.version),
         (Some(thread), None) => (sequence(thread).key, 0),

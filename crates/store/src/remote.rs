@@ -1,9 +1,9 @@
 //! Threads on other servers that belong to threads of the store.
 //!
-//! A record is a [sequence write](crate::sequence) of its thread. When the thread is deleted, its records
-//! become records of deletions in the same transaction, which stay until the other server has deleted
-//! the thread there. Exports and copies of a thread have no such records: a copy uses threads of its
-//! own.
+//! A record is a [sequence write](crate::sequence) of its thread. When the thread is deleted, its
+//! records become records of deletions in the same transaction, which stay until the other server
+//! has deleted the thread there. Exports and copies of a thread have no such records: a copy uses
+//! threads of its own.
 
 use crate::sequence::{Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite};
 use crate::table::{Result, Store};
@@ -14,8 +14,8 @@ use weftwork_types::{Principal, ThreadId, Timestamp};
 /// Kind of the sequences with the remote threads of a thread. The key is the thread, the name of the
 /// use, and the id of the remote thread, separated by slashes.
 pub const REMOTE_THREADS: &str = "thread:remote";
-/// Kind of the records of deletions, in the organisation of [`Principal::of_workers`]. The key is the
-/// id of the remote thread.
+/// Kind of the records of deletions, in the organisation of [`Principal::of_workers`]. The key is
+/// the id of the remote thread.
 pub const REMOTE_DELETIONS: &str = "remote:deletion";
 /// Length of the id of a remote thread, with which the keys of [`REMOTE_THREADS`] end.
 pub const REMOTE_ID_CHARS: usize = 36;

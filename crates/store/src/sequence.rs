@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use weftwork_types::{BoxFuture, Principal, ThreadId, Timestamp};
 
 /// Maximum number of records that one read returns. A higher limit has the same effect.
-pub const EFFECTS_LIMIT_MAX: usize = 1_000;
+pub const SEQUENCE_ROWS_MAX: usize = 1_000;
 /// Maximum length of the kind and of the key of a sequence, in bytes.
 pub const SEQUENCE_BYTES_MAX: usize = 512;
 
@@ -165,7 +165,7 @@ pub struct SequenceQuery {
     /// Version after which the records of the first key are read; those of the others are read from
     /// their first one on.
     pub after: u64,
-    /// Maximum number of records, at most [`EFFECTS_LIMIT_MAX`].
+    /// Maximum number of records, at most [`SEQUENCE_ROWS_MAX`].
     pub limit: usize,
 }
 
@@ -174,14 +174,14 @@ impl SequenceQuery {
     #[must_use]
     pub fn of(sequence: Sequence, after: u64) -> Self {
         let Sequence { kind, key } = sequence;
-        Self { kind, first: key.clone(), last: Some(key), after, limit: EFFECTS_LIMIT_MAX }
+        Self { kind, first: key.clone(), last: Some(key), after, limit: SEQUENCE_ROWS_MAX }
     }
 
     /// Creates a read of all sequences of a kind.
     pub fn all(kind: impl Into<String>) -> Self {
         let kind = kind.into();
         let first = String::new();
-        Self { kind, first, last: None, after: 0, limit: EFFECTS_LIMIT_MAX }
+        Self { kind, first, last: None, after: 0, limit: SEQUENCE_ROWS_MAX }
     }
 
     /// Returns the read that continues after a record.
@@ -193,7 +193,7 @@ impl SequenceQuery {
     /// Returns the number of records to read.
     #[must_use]
     pub fn reads(&self) -> usize {
-        self.limit.min(EFFECTS_LIMIT_MAX)
+        self.limit.min(SEQUENCE_ROWS_MAX)
     }
 }
 

@@ -152,10 +152,10 @@ pub trait ReadRuns: Send + Sync {
     fn find_run<'a>(&'a self, who: &'a Principal, id: &'a RunId) -> BoxFuture<'a, Result<RunRow>>;
 
     /// Returns the last run of each thread, except activities that wait in a mailbox, of any
-    /// organisation, that is due to resume by itself at
-    /// `now`, given by the clock of the caller, and whose graph is one of `graphs`. Terminated
-    /// instances do not resume. Damaged rows are left out. At most `limit` runs, ordered by the time at which they became due, each with the principal that created it.
-    /// For workers only.
+    /// organisation, that is due to resume by itself at `now`, given by the clock of the caller,
+    /// and whose graph is one of `graphs`. Terminated instances do not resume. Damaged rows are
+    /// left out. At most `limit` runs, ordered by the time at which they became due, each with the
+    /// principal that created it. For workers only.
     ///
     /// # Errors
     /// Only system errors.
@@ -167,9 +167,9 @@ pub trait ReadRuns: Send + Sync {
     ) -> BoxFuture<'_, Result<Vec<(Principal, RunRow)>>>;
 
     /// Returns runs of any organisation that can be claimed and that no living worker holds: runs
-    /// without a worker, and runs whose worker is dead at `now`. A queued run is included once it is
-    /// its [turn](Self::next_run) and its time. Damaged rows are left out. The runs of one page, oldest first, each with the
-    /// principal that created it. For workers only.
+    /// without a worker, and runs whose worker is dead at `now`. A queued run is included once it
+    /// is its [turn](Self::next_run) and its time. Damaged rows are left out. The runs of one page,
+    /// oldest first, each with the principal that created it. For workers only.
     ///
     /// # Errors
     /// Only system errors.
@@ -242,9 +242,10 @@ pub trait WriteRuns: Send + Sync {
     /// removed if the run is cancelled before it starts.
     ///
     /// # Errors
-    /// Returns [`StoreError::Busy`] if an unfinished run of the thread delays the new one, which may
-    /// not wait, an error of [`check_mailbox`](crate::mailbox::check_mailbox), [`StoreError::NotFound`] for a question that is not open, [`StoreError::Answered`] for
-    /// one that was answered before, [`StoreError::KeyReused`] if the key was used with a different
+    /// Returns [`StoreError::Busy`] if an unfinished run of the thread delays the new one, which
+    /// may not wait, an error of [`check_mailbox`](crate::mailbox::check_mailbox),
+    /// [`StoreError::NotFound`] for a question that is not open, [`StoreError::Answered`] for one
+    /// that was answered before, [`StoreError::KeyReused`] if the key was used with a different
     /// request, [`StoreError::Conflict`] if the run id was.
     fn create_run<'a>(
         &'a self,
@@ -267,10 +268,10 @@ pub trait WriteRuns: Send + Sync {
         worker: &'a WorkerId,
     ) -> BoxFuture<'a, Result<(RunRow, Option<Claim>)>>;
 
-    /// Claims a pending run, a queued run if it is its [turn](ReadRuns::next_run), or a running run whose
-    /// worker is dead at `now`. The fence increases. A worker that was never registered, or has
-    /// retired, is dead. The first claim of a run that [clears](RunRow::clears) its thread deletes
-    /// everything of the thread except runs, questions, calls and usage.
+    /// Claims a pending run, a queued run if it is its [turn](ReadRuns::next_run), or a running run
+    /// whose worker is dead at `now`. The fence increases. A worker that was never registered, or
+    /// has retired, is dead. The first claim of a run that [clears](RunRow::clears) its thread
+    /// deletes everything of the thread except runs, questions, calls and usage.
     ///
     /// # Errors
     /// Returns [`StoreError::Busy`] if a living worker holds the run, if it is the turn of another run,
@@ -289,8 +290,8 @@ pub trait WriteRuns: Send + Sync {
     ///
     /// # Errors
     /// Returns [`StoreError::Fenced`] if the claim is not the newest or the run has ended,
-    /// [`StoreError::NotFound`] if the run does not exist, [`StoreError::Conflict`] if a write of a sequence
-    /// expects another version of its sequence. Nothing was changed.
+    /// [`StoreError::NotFound`] if the run does not exist, [`StoreError::Conflict`] if a write of a
+    /// sequence expects another version of its sequence. Nothing was changed.
     fn commit<'a>(
         &'a self,
         who: &'a Principal,

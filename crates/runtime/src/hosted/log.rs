@@ -92,7 +92,8 @@ impl CallLog {
         Ok(())
     }
 
-    /// Adds writes of sequences to the next commit. A call that is added later is not committed before them.
+    /// Adds writes of sequences to the next commit. A call that is added later is not committed
+    /// before them.
     pub(crate) fn write(&self, writes: impl IntoIterator<Item = SequenceWrite>) {
         self.lock().sequence_writes.extend(writes);
         self.arrived.notify_one();

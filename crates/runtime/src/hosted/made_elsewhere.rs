@@ -11,7 +11,7 @@ use weftwork_graph::run_loop::{
     CheckpointAddress, Checkpointer, CheckpointerError, MadeElsewhere, Plan, RecordedCalls,
 };
 use weftwork_store::approval::{ApprovalQuery, ApprovalRow, approvals};
-use weftwork_store::sequence::EFFECTS_LIMIT_MAX;
+use weftwork_store::sequence::SEQUENCE_ROWS_MAX;
 use weftwork_store::{Store, StoreError};
 use weftwork_types::approval::{ApprovalOutcome, Verdict};
 use weftwork_types::canonical::{Hash, hash};
@@ -111,7 +111,7 @@ impl ReadElsewhere {
     ) -> Result<BTreeMap<String, Vec<Hash>>, StoreError> {
         let mut edited: BTreeMap<String, Vec<Hash>> = BTreeMap::new();
         let thread = Some(thread.clone());
-        let mut query = ApprovalQuery { thread, after: None, limit: EFFECTS_LIMIT_MAX };
+        let mut query = ApprovalQuery { thread, after: None, limit: SEQUENCE_ROWS_MAX };
         loop {
             let page = approvals(self.store.as_ref(), &self.who, query.clone()).await?;
             for ApprovalRow { record, .. } in page.rows {

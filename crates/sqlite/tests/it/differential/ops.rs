@@ -159,17 +159,17 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
 }
 
 /// Generates a write to one of few sequences, which may expect a version.
-fn effect() -> impl Strategy<Value = sequence::SequenceWrite> {
+fn sequence_write() -> impl Strategy<Value = sequence::SequenceWrite> {
     let content = any::<Vec<u8>>().prop_map(|bytes| Content { format: 1, bytes });
     (0..2u8, prop::option::weighted(0.2, 0..3u64), 0..3u8, content, 0..9u64).prop_map(
         |(key, expected, change, content, up_to)| {
             let to = Sequence::new("mail", format!("k{key}"));
-            let effect = match change {
+            let write = match change {
                 0 => sequence::SequenceWrite::append(to, content),
                 1 => sequence::SequenceWrite::replace(to, content),
                 _ => sequence::SequenceWrite::delete(to, up_to),
             };
-            sequence::SequenceWrite { expected, ..effect }
+            sequence::SequenceWrite { expected, ..write }
         },
     )
 }
@@ -195,7 +195,7 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         prop_oneof![4 => Just(Vec::new()), 1 => prop::collection::vec(usage(), 1..3)],
         prop_oneof![2 => Just(Vec::new()), 1 => pieces()],
         prop::option::weighted(0.3, position()),
-        prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(effect(), 1..4)],
+        prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(sequence_write(), 1..4)],
     )
         .prop_map(
             |(interrupts, events, finish, batch, calls, usage, pieces, void, sequence_writes)| {
@@ -397,8 +397,8 @@ async fn apply_claimed(
                 row.caller.run = claim.at.run.clone();
             }
             let committed = store.commit(&who, claim, *commit).await;
-            let effects = store.sequence_rows(&who, SequenceQuery::all("mail")).await;
-            format!("{committed:?} {effects:?}")
+            let rows = store.sequence_rows(&who, SequenceQuery::all("mail")).await;
+            format!("{committed:?} {rows:?}")
         }
         Op::Release { .. } => format!("{:?}", store.release(&who, claim, now).await),
         _ => String::new(),
