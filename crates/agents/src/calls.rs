@@ -1,5 +1,9 @@
 //! Calls of tools by nodes: the questions that a call takes, the call, and its outcome.
 
+mod outside;
+
+pub(crate) use outside::call_outside;
+
 use crate::evaluate::PromptScope;
 use crate::model::no_source;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +14,6 @@ use weftwork_tools::{
     AskingCall, Executed, LeftOpen, Prepared, ReadyCall, Reply, ToolRunner, UnknownAnswer,
     UnknownCall, code, not_decided, tool_result,
 };
-use weftwork_types::ToolCallId;
 use weftwork_types::approval::ApprovalDecision;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::message::{Message, ToolCall, ToolResult};
@@ -243,31 +246,6 @@ pub(crate) async fn result_of_call(
     match outcome_of_call(ctx, runner, call, prompt).await {
         Ok(outcome) => result_of_outcome(call, outcome),
         Err(stopped) => Err(ToolCallError::Stopped(stopped)),
-    }
-}
-
-/// Calls a tool outside of nodes. Nobody can be asked there.
-pub(crate) async fn call_outside(
-    runner: &ToolRunner,
-    calls: &CallContext,
-    name: &str,
-    args: serde_json::Value,
-) -> Result<ToolResult, ToolCallError> {
-    let id = ToolCallId::from_uuid(uuid::Uuid::from_u128(calls.clock.unique()));
-    let call = ToolCall { id, name: wire_name(name), args, shown: None };
-    let needs_person = || {
-        let text = format!(
-            "tool `{name}` needs a person, and this logic runs outside of a node; call it in a node of an activity, which waits for the answer"
-        );
-        ToolCallError::Stopped(NodeError::message(text))
-    };
-    let Prepared::Ready(ready) = runner.prepare(&call, calls) else {
-        return Err(needs_person());
-    };
-    let executed = runner.execute(ready).await;
-    match executed.map_err(|error| ToolCallError::Stopped(error.fault().into()))? {
-        Executed::Done(outcome) => result_of_outcome(&call, outcome),
-        Executed::Asks(_) | Executed::OutcomeUnknown(_) => Err(needs_person()),
     }
 }
 

@@ -5,8 +5,9 @@ use crate::source::{Role, role};
 
 /// Files that make tool calls, from the fields of a protocol or of code. A call that is made
 /// elsewhere may have been read out of a text.
-const HOMES: [&str; 7] = [
+const HOMES: [&str; 8] = [
     "crates/agents/src/calls.rs",
+    "crates/agents/src/calls/outside.rs",
     "crates/cli/src/command/mcp/call.rs",
     "crates/models/src/collect.rs",
     "crates/runtime/src/hosted/left_behind.rs",

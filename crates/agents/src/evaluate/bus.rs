@@ -43,8 +43,8 @@ pub struct PromptEvent {
 }
 
 /// The evaluation that an event belongs to.
-#[derive(Debug)]
-pub(crate) struct EventSource {
+#[derive(Debug, Clone)]
+pub(crate) struct PromptEventSource {
     pub(crate) evaluation: Option<String>,
     pub(crate) prompt: PromptId,
     pub(crate) session: ThreadId,
@@ -93,7 +93,9 @@ pub struct ToolInvoked {
 pub struct PromptExecuted {
     /// The outcome.
     pub outcome: ExecutedOutcome,
-    /// Usage up to the end.
+    /// Usage up to the end. That of a dropped evaluation includes the request in flight, estimated
+    /// if the provider reported none; evaluations of its tools that are dropped with it report
+    /// theirs.
     pub usage: Usage,
 }
 

@@ -1,6 +1,6 @@
 //! Resources that the evaluations of an evaluator share: its prompts, model, tools and bus.
 
-use super::bus::EventSource;
+use super::bus::PromptEventSource;
 use super::record::Record;
 use super::{Config, EventBus, PromptEvent, PromptEventKind, PromptRun};
 use crate::bound::BoundModel;
@@ -13,6 +13,7 @@ use weftwork_runtime::{DependencyError, WeakRuntime};
 use weftwork_store::NewRun;
 use weftwork_tools::ToolBox;
 use weftwork_types::port::{Budget, BudgetError, BudgetScope, Budgets, Clock, Dependencies};
+use weftwork_types::usage::Usage;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId};
 
 /// The prompts of an evaluator by their namespaces and keys, with the model and the tools of all.
@@ -45,6 +46,13 @@ pub(crate) struct ActiveEvaluation {
     budget: Option<Arc<dyn Budget>>,
 }
 
+impl ActiveEvaluation {
+    /// Usage of the evaluations that tools of this one made.
+    pub(super) fn nested_usage(&self) -> Usage {
+        self.run.nested()
+    }
+}
+
 impl fmt::Debug for EvaluatorResources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EvaluatorResources").field("name", &self.name).finish_non_exhaustive()
@@ -70,8 +78,8 @@ impl EvaluatorResources {
     }
 
     /// Publishes an event of an evaluation.
-    pub(crate) fn publish(&self, clock: &dyn Clock, of: EventSource, kind: PromptEventKind) {
-        let EventSource { evaluation, prompt, session } = of;
+    pub(crate) fn publish(&self, clock: &dyn Clock, of: &PromptEventSource, kind: PromptEventKind) {
+        let PromptEventSource { evaluation, prompt, session } = of.clone();
         self.bus.publish(PromptEvent {
             id: uuid::Uuid::from_u128(clock.unique()),
             at: clock.now(),

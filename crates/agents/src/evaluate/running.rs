@@ -1,20 +1,21 @@
 //! Guards of an evaluation: for its run, and for the report of its end.
 
-use super::bus::{EventSource, ExecutedOutcome, PromptEventKind, PromptExecuted};
-use super::request::{Ended, EvaluationRequest};
+use super::bus::{ExecutedOutcome, PromptEventKind, PromptEventSource, PromptExecuted};
+use super::record::Record;
+use super::request::{Ended, EvaluationRequest, Planned};
 use super::resources::ActiveEvaluation;
 use super::{EvaluationError, Evaluator};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_graph::RuntimeError;
 use weftwork_store::StoreError;
 use weftwork_types::ThreadId;
 use weftwork_types::event::Position;
 use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::RunRef;
-use weftwork_types::usage::Usage;
+use weftwork_types::usage::{Usage, UsageCount};
 
 /// The run of an evaluation, from before its request. If it is dropped before [`end`](Self::end),
-/// the run is cancelled.
+/// the run is cancelled, and what it used is reported.
 #[derive(Debug)]
 pub(super) struct RunningEvaluation(Option<Cleanup>);
 
@@ -24,6 +25,9 @@ struct Cleanup {
     evaluator: Evaluator,
     thread: ThreadId,
     active: Arc<ActiveEvaluation>,
+    report: Arc<EvaluationReport>,
+    /// Usage of the earlier runs of the evaluation.
+    used: UsageCount,
     /// The run, until it has ended.
     run: Option<RunRef>,
     /// `true` if the thread is deleted.
@@ -33,13 +37,16 @@ struct Cleanup {
 impl RunningEvaluation {
     pub(super) fn new(
         evaluator: &Evaluator,
-        thread: &ThreadId,
+        planned: &Planned,
         active: Arc<ActiveEvaluation>,
+        report: Arc<EvaluationReport>,
     ) -> Self {
         Self(Some(Cleanup {
             evaluator: evaluator.clone(),
-            thread: thread.clone(),
+            thread: planned.thread.clone(),
             active,
+            report,
+            used: planned.used.clone(),
             run: None,
             deletes: false,
         }))
@@ -90,9 +97,15 @@ impl Cleanup {
     }
 
     async fn clean_up(self) {
-        let Self { evaluator, thread, active, run, deletes } = self;
+        let Self { evaluator, thread, active, report, used, run, deletes } = self;
         if let Some(run) = &run {
-            cancel_run(&evaluator, run, deletes).await;
+            cancel_run(&evaluator, run).await;
+            match count_usage(&evaluator, run, used).await {
+                Ok(used) => report.set_usage(used + active.nested_usage()),
+                Err(error) => {
+                    tracing::warn!(run = %run.run, %error, "the usage of a dropped run cannot be read");
+                }
+            }
         }
         evaluator.resources.end(&active);
         if deletes {
@@ -101,20 +114,27 @@ impl Cleanup {
     }
 }
 
-/// Cancels a run. Before its thread is deleted, its end is awaited.
-async fn cancel_run(evaluator: &Evaluator, run: &RunRef, deletes: bool) {
+/// Cancels a run, and waits for its end.
+async fn cancel_run(evaluator: &Evaluator, run: &RunRef) {
     let runtime = &evaluator.runtime;
     let who = &evaluator.principal;
     if let Err(error) = runtime.cancel(who, run).await {
         tracing::warn!(run = %run.run, %error, "a dropped evaluation was not cancelled");
     }
-    if !deletes {
-        return;
-    }
     match runtime.watch(who, run, Position::END).await {
         Ok(handle) => drop(handle.outcome.await),
         Err(error) => tracing::warn!(run = %run.run, %error, "a dropped run cannot be read"),
     }
+}
+
+/// Returns the usage of a run that has ended, and of those before it.
+async fn count_usage(
+    evaluator: &Evaluator,
+    run: &RunRef,
+    mut used: UsageCount,
+) -> Result<Usage, RuntimeError> {
+    evaluator.runtime.count_usage(&evaluator.principal, run, &mut used).await?;
+    Ok(used.used())
 }
 
 /// Deletes the thread of an evaluation, and those of evaluations within its tool calls.
@@ -133,37 +153,47 @@ async fn delete_thread(evaluator: &Evaluator, thread: ThreadId) {
     }
 }
 
-/// Publishes the end of an evaluation exactly once, also if it is dropped.
+/// The report of the end of an evaluation. It is published exactly once, when its last holder drops
+/// it: the cleanup of an evaluation that was dropped holds it until the run has ended.
+#[derive(Debug)]
 pub(super) struct EvaluationReport {
     evaluator: Evaluator,
-    /// The event without its outcome; `None` once it was published.
-    source: Option<EventSource>,
-    outcome: ExecutedOutcome,
-    pub(super) usage: Usage,
+    state: Mutex<ReportState>,
+}
+
+#[derive(Debug)]
+struct ReportState {
+    source: PromptEventSource,
+    executed: PromptExecuted,
 }
 
 impl EvaluationReport {
-    pub(super) fn new(request: &EvaluationRequest, session: &ThreadId) -> Self {
+    pub(super) fn new(request: &EvaluationRequest, session: &ThreadId) -> Arc<Self> {
         let prompt = request.id.clone();
-        let source = EventSource { evaluation: None, prompt, session: session.clone() };
-        Self {
-            evaluator: request.evaluator.clone(),
-            source: Some(source),
-            outcome: ExecutedOutcome::Dropped,
-            usage: Usage::default(),
-        }
+        let source = PromptEventSource { evaluation: None, prompt, session: session.clone() };
+        let executed =
+            PromptExecuted { outcome: ExecutedOutcome::Dropped, usage: Usage::default() };
+        let state = Mutex::new(ReportState { source, executed });
+        Arc::new(Self { evaluator: request.evaluator.clone(), state })
     }
 
     /// Sets the evaluation and its session, once they are known.
-    pub(super) fn set_begun(&mut self, evaluation: &str, session: &ThreadId) {
-        if let Some(source) = &mut self.source {
-            source.evaluation = Some(evaluation.to_owned());
-            source.session = session.clone();
-        }
+    pub(super) fn set_begun(&self, record: &Record) {
+        let source = &mut self.state().source;
+        source.evaluation = Some(record.id.clone());
+        source.session.clone_from(&record.session);
     }
 
-    pub(super) fn end(mut self, ended: &Result<Ended, EvaluationError>) {
-        self.outcome = match ended {
+    pub(super) fn set_usage(&self, usage: Usage) {
+        self.state().executed.usage = usage;
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.state().executed.usage
+    }
+
+    pub(super) fn set_outcome(&self, ended: &Result<Ended, EvaluationError>) {
+        self.state().executed.outcome = match ended {
             Ok(Ended::Done(response, value)) => {
                 ExecutedOutcome::Done { text: response.text.clone(), value: value.clone() }
             }
@@ -179,14 +209,16 @@ impl EvaluationReport {
             },
         };
     }
+
+    fn state(&self) -> MutexGuard<'_, ReportState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for EvaluationReport {
     fn drop(&mut self) {
-        let Some(source) = self.source.take() else { return };
-        let outcome = std::mem::replace(&mut self.outcome, ExecutedOutcome::Dropped);
-        let executed = PromptExecuted { outcome, usage: self.usage };
-        let kind = PromptEventKind::PromptExecuted(executed);
+        let ReportState { source, executed } = &*self.state();
+        let kind = PromptEventKind::PromptExecuted(executed.clone());
         self.evaluator.resources.publish(&**self.evaluator.runtime.clock(), source, kind);
     }
 }

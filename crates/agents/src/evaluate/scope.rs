@@ -1,6 +1,6 @@
 //! The prompt of a run, as its nodes and tools take it.
 
-use super::bus::EventSource;
+use super::bus::PromptEventSource;
 use super::context::PromptContext;
 use super::hosted::HostedPrompt;
 use super::record::Record;
@@ -225,7 +225,7 @@ impl PromptCall {
     pub(crate) fn ended(&self, ctx: &Ctx, call: &ToolCall, outcome: &ToolOutcome) {
         self.write_events(ctx, outcome);
         let run = self.context.run();
-        let source = EventSource {
+        let source = PromptEventSource {
             evaluation: Some(run.evaluation.clone()),
             prompt: run.prompt().clone(),
             session: run.session.clone(),
@@ -236,6 +236,6 @@ impl PromptCall {
             usage: Usage::tool_call() + self.context.nested_usage(),
         };
         let kind = PromptEventKind::ToolInvoked(Box::new(invoked));
-        run.resources.publish(&*self.calls.clock, source, kind);
+        run.resources.publish(&*self.calls.clock, &source, kind);
     }
 }

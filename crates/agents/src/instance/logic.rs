@@ -38,7 +38,8 @@ impl AgentRuntime {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let runtime = Runtime::in_memory().open().await?;
     /// let agents = AgentRuntime::over(runtime).tools(ToolBox::new().with(price)).build()?;
-    /// let found = agents.run(async |logic| logic.call_tool("price", json!({"article": "lamp"})).await).await?;
+    /// let lamp = json!({"article": "lamp"});
+    /// let found = agents.run(async |logic| logic.call_tool("price", lamp).await).await?;
     /// assert_eq!(found.value, json!(400));
     /// # Ok(())
     /// # }

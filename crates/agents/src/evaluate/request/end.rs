@@ -34,7 +34,7 @@ impl EvaluationRequest {
         handle: RunHandle,
         mut running: RunningEvaluation,
         session: SentSession<'_>,
-        report: &mut EvaluationReport,
+        report: &EvaluationReport,
     ) -> Result<Ended, EvaluationError> {
         let outcome = self.follow_run(handle, planned.used.clone(), report).await;
         running.set_run(None);
@@ -42,11 +42,11 @@ impl EvaluationRequest {
         if matches!(planned.input, Input::Unfinished) {
             // The run may have used a part in another process.
             match self.used_in_all(planned).await {
-                Ok(count) => report.usage = count.used(),
+                Ok(count) => report.set_usage(count.used()),
                 Err(error) => tracing::warn!(%thread, %error, "the usage cannot be read"),
             }
         }
-        report.usage += planned.run.nested();
+        report.set_usage(report.usage() + planned.run.nested());
         if let Err(error) = self.read_session(planned, &outcome, session).await {
             tracing::warn!(%thread, %error, "the session of an evaluation cannot be read");
         }
@@ -58,7 +58,7 @@ impl EvaluationRequest {
             session.session.forget_thread(thread);
         }
         let mut errors = self.error_context(Some(thread));
-        errors.usage = report.usage;
+        errors.usage = report.usage();
         self.ended_with(outcome, planned, &errors)
     }
 
@@ -67,12 +67,12 @@ impl EvaluationRequest {
         &self,
         handle: RunHandle,
         mut count: UsageCount,
-        report: &mut EvaluationReport,
+        report: &EvaluationReport,
     ) -> RunOutcome {
         let RunHandle { mut events, outcome, .. } = handle;
         while let Some(event) = events.next().await {
             self.count(&mut count, &event.event);
-            report.usage = count.used();
+            report.set_usage(count.used());
             if let Some(to) = &self.events {
                 // The reader of a stream may have left.
                 let _left = to.send(event);

@@ -6,15 +6,16 @@ mod start;
 mod usage;
 
 use super::Evaluator;
-use super::bus::{EventSource, PromptEventKind, PromptRendered};
+use super::bus::{PromptEventKind, PromptEventSource, PromptRendered};
 use super::error::{ErrorContext, EvaluationError};
 use super::evaluation::Allowance;
 use super::outcome::{Interrupted, PromptResponse};
 use super::running::EvaluationReport;
 use crate::prompt::{AnyPrompt, Overrides, PromptError, PromptId};
 use crate::session::Session;
+pub(super) use plan::Planned;
+
 use end::SentSession;
-use plan::Planned;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,9 +93,9 @@ pub(super) type Params = Result<Value, PromptError>;
 impl EvaluationRequest {
     /// Runs to the outcome, which is published whatever happens.
     pub(super) async fn run(self, start: Starting<'_>) -> Result<Ended, EvaluationError> {
-        let mut report = EvaluationReport::new(&self, start.session_id());
-        let ended = self.run_evaluation(start, &mut report).await;
-        report.end(&ended);
+        let report = EvaluationReport::new(&self, start.session_id());
+        let ended = self.run_evaluation(start, &report).await;
+        report.set_outcome(&ended);
         ended
     }
 
@@ -105,9 +106,10 @@ impl EvaluationRequest {
     async fn run_evaluation(
         &self,
         start: Starting<'_>,
-        report: &mut EvaluationReport,
+        report: &Arc<EvaluationReport>,
     ) -> Result<Ended, EvaluationError> {
         let mut planned = self.plan(&start).await?;
+        report.set_begun(&planned.record);
         let own;
         let session = match start.session() {
             Some(session) => session,
@@ -116,14 +118,13 @@ impl EvaluationRequest {
                 &own
             }
         };
-        report.set_begun(&planned.record.id, session.id());
         self.publish_rendered(&planned);
         loop {
-            report.usage = planned.used.used();
+            report.set_usage(planned.used.used());
             let mut errors = self.error_context(Some(&planned.thread));
-            errors.usage = report.usage;
+            errors.usage = report.usage();
             let (request, sent) = self.request(&planned, session, &errors)?;
-            match self.begin(&planned, request).await {
+            match self.begin(&planned, request, report).await {
                 Err(error) if self.nested.is_some() && is_busy(&error) => {
                     tokio::time::sleep(RETRY_EVERY).await;
                     planned = self.plan(&start).await?;
@@ -150,7 +151,7 @@ impl EvaluationRequest {
     fn publish_rendered(&self, planned: &Planned) {
         let Evaluator { resources, runtime, .. } = &self.evaluator;
         let rendered = planned.run.rendered();
-        let source = EventSource {
+        let source = PromptEventSource {
             evaluation: Some(planned.record.id.clone()),
             prompt: self.id.clone(),
             session: planned.record.session.clone(),
@@ -160,7 +161,7 @@ impl EvaluationRequest {
             text: rendered.text().to_owned(),
             hash: rendered.hash(),
         };
-        resources.publish(&**runtime.clock(), source, PromptEventKind::PromptRendered(rendered));
+        resources.publish(&**runtime.clock(), &source, PromptEventKind::PromptRendered(rendered));
     }
 }
 

@@ -18,13 +18,13 @@ use weftwork_types::session::SESSION_CHANNEL;
 use weftwork_types::usage::UsageCount;
 
 /// A run that is about to be requested.
-pub(super) struct Planned {
+pub(in crate::evaluate) struct Planned {
     pub(super) record: Record,
     pub(super) run: Arc<PromptRun>,
-    pub(super) thread: ThreadId,
+    pub(in crate::evaluate) thread: ThreadId,
     pub(super) input: Input,
     /// Usage of the earlier runs of the evaluation.
-    pub(super) used: UsageCount,
+    pub(in crate::evaluate) used: UsageCount,
     /// Number of session events with which an evaluation within a call was begun.
     pub(super) begun_with: usize,
 }

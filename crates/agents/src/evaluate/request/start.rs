@@ -5,7 +5,7 @@ use super::plan::{Input, Planned};
 use crate::evaluate::MESSAGES;
 use crate::evaluate::error::{ErrorContext, EvaluationError};
 use crate::evaluate::evaluation::Allowance;
-use crate::evaluate::running::RunningEvaluation;
+use crate::evaluate::running::{EvaluationReport, RunningEvaluation};
 use crate::session::{Session, SessionError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -76,6 +76,7 @@ impl EvaluationRequest {
         &self,
         planned: &Planned,
         request: Option<ThreadRun>,
+        report: &Arc<EvaluationReport>,
     ) -> Result<(RunHandle, RunningEvaluation), RuntimeError> {
         let evaluator = &self.evaluator;
         let resources = &evaluator.resources;
@@ -85,7 +86,7 @@ impl EvaluationRequest {
             _ => None,
         };
         let active = resources.begin(who, &planned.thread, Arc::clone(&planned.run), budget);
-        let mut running = RunningEvaluation::new(evaluator, &planned.thread, active);
+        let mut running = RunningEvaluation::new(evaluator, planned, active, Arc::clone(report));
         let runtime = evaluator.runtime.clone();
         let by = who.clone();
         if let Input::Ended(run) = &planned.input {

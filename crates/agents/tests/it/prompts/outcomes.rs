@@ -1,6 +1,6 @@
 //! Outcomes, errors and reports of evaluations.
 
-use super::{done, noting, over, scripted, take_note};
+use super::{done, note, noting, over, scripted, take_note};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_agents::{
     EvaluationErrorKind, EvaluationPhase, Evaluator, EventBus, ExecutedOutcome, Overrides, Prompt,
-    PromptEventKind, Section, Session, Subscription, Visibility,
+    PromptEventKind, PromptExecuted, Section, Session, Subscription, Visibility,
 };
 use weftwork_graph::{Graph, START, State};
 use weftwork_models::scripted::Step;
@@ -20,6 +20,7 @@ use weftwork_testkit::ManualClock;
 use weftwork_types::ThreadId;
 use weftwork_types::port::Clock;
 use weftwork_types::run::{Answers, RunOutcome};
+use weftwork_types::usage::{Tokens, Usage};
 
 #[tokio::test]
 async fn a_prompt_that_changed_or_is_missing_leaves_the_question_open() {
@@ -57,27 +58,47 @@ async fn a_prompt_that_changed_or_is_missing_leaves_the_question_open() {
 async fn every_evaluation_reports_its_end_once_also_if_it_is_dropped_or_not_rendered() {
     let bus = EventBus::new();
     let mut events = bus.subscribe();
-    let ends = |events: &mut Subscription| -> Vec<ExecutedOutcome> {
-        let ends = events.drain().into_iter().filter_map(|event| match &event.kind {
-            PromptEventKind::PromptExecuted(event) => Some(event.outcome.clone()),
-            _ => None,
-        });
-        ends.collect()
-    };
-    let model = scripted(vec![Step::text("x").hanging()]);
+    let model = scripted(vec![
+        Step::calls(vec![note("a")]).using(Tokens::reported(10, 5)),
+        Step::text("x").hanging(),
+    ]);
     let evaluator = Evaluator::builder(Arc::clone(&model)).bus(&bus).open().await.expect("opens");
     let evaluation = evaluator.evaluate(&noting(), ()).into_future();
     tokio::select! {
         _ = evaluation => panic!("the model hangs"),
-        () = async { while model.calls() == 0 { tokio::task::yield_now().await } } => {}
+        () = async { while model.calls() < 2 { tokio::task::yield_now().await } } => {}
     }
-    assert_eq!(ends(&mut events), [ExecutedOutcome::Dropped]);
+    let dropped = next_end(&mut events).await;
+    assert_eq!(dropped.outcome, ExecutedOutcome::Dropped);
+    // The model reported the usage of its first call; that of the request in flight is estimated.
+    let used = dropped.usage;
+    assert_eq!(
+        (used.model_calls, used.tool_calls, used.tokens.estimated),
+        (2, 1, true),
+        "{used:?}"
+    );
+    assert!(used.tokens.input > 10, "{used:?}");
     let overrides = Overrides::new().visibility("none", Visibility::Full);
     let error = evaluator.evaluate(&noting(), ()).overrides(overrides).await.expect_err("refused");
     assert_eq!((error.code(), error.phase), ("W0612", EvaluationPhase::Render));
+    let refused = next_end(&mut events).await;
     assert!(
-        matches!(&ends(&mut events)[..], [ExecutedOutcome::Failed { code, .. }] if code == "W0612")
+        matches!(&refused.outcome, ExecutedOutcome::Failed { code, .. } if code == "W0612"),
+        "{refused:?}"
     );
+    assert_eq!(refused.usage, Usage::default());
+    assert!(events.drain().is_empty(), "each end is reported once");
+}
+
+/// Waits for the end of an evaluation.
+async fn next_end(events: &mut Subscription) -> PromptExecuted {
+    loop {
+        let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await;
+        let event = event.expect("an end is reported soon").expect("the bus is open");
+        if let PromptEventKind::PromptExecuted(end) = &event.kind {
+            return end.clone();
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
