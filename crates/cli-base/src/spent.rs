@@ -6,7 +6,7 @@ use weftwork::App;
 use weftwork::types::Principal;
 use weftwork::types::port::Limits;
 use weftwork::types::run::RunRef;
-use weftwork::types::usage::{Usage, dollars};
+use weftwork::types::usage::{Usage, UsageCount, dollars};
 
 /// The usage of a run, and its limits.
 #[derive(Debug, Clone, Copy)]
@@ -24,7 +24,9 @@ impl Spent {
         if options.budget.is_none() && options.deadline.is_none() {
             return Ok(None);
         }
-        let used = app.runtime().used(&who, run).await? + options.spent.unwrap_or_default();
+        let mut count = UsageCount::default();
+        app.runtime().count_usage(&who, run, &mut count).await?;
+        let used = count.used_with_time() + options.spent.unwrap_or_default();
         Ok(Some(Self { used, limits: options.budget.unwrap_or_default() }))
     }
 }
@@ -53,9 +55,13 @@ impl fmt::Display for Spent {
             f.write_str(" (estimated)")?;
         }
         match (used.cost_micro_usd, limits.cost_micro_usd) {
-            (0, None) => Ok(()),
-            (cost, None) => write!(f, ", {} USD", dollars(cost)),
-            (cost, Some(limit)) => write!(f, ", {} of {} USD", dollars(cost), dollars(limit)),
+            (0, None) => {}
+            (cost, None) => write!(f, ", {} USD", dollars(cost))?,
+            (cost, Some(limit)) => write!(f, ", {} of {} USD", dollars(cost), dollars(limit))?,
+        }
+        match limits.wall_ms {
+            None => Ok(()),
+            Some(limit) => write!(f, ", {} of {} s", used.wall_ms / 1_000, limit / 1_000),
         }
     }
 }
@@ -78,11 +84,13 @@ mod tests {
             model_calls: Some(3),
             cost_micro_usd: Some(2_000_000),
             tokens: Some(5_000),
+            wall_ms: Some(90_000),
             ..limits
         };
+        let used = Usage { wall_ms: 12_800, ..used };
         assert_eq!(
             Spent { used, limits }.to_string(),
-            "used 2 of 3 model calls, 1 tool call, 350 of 5000 tokens (estimated), 0.00125 of 2 USD"
+            "used 2 of 3 model calls, 1 tool call, 350 of 5000 tokens (estimated), 0.00125 of 2 USD, 12 of 90 s"
         );
     }
 }

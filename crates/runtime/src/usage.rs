@@ -34,7 +34,7 @@ impl StoredUsage<'_> {
             };
             let Some(last) = page.last() else { break };
             after = last.seq;
-            page.iter().for_each(|told| reported.read(&told.event));
+            page.iter().for_each(|told| reported.read_logged(told.at, &told.event));
         }
         *count = reported;
         Ok(())
@@ -55,6 +55,9 @@ impl StoredUsage<'_> {
             before = before.max(run.ended_at.filter(|_| times.is_none()));
         }
         let Some((from, to)) = times else { return Ok(()) };
+        if let (Some(from), Some(to)) = (from, to) {
+            count.add_time(to.since(from));
+        }
         let calls = self.store.calls(self.who, &at.thread).await?;
         let of_run = calls.iter().filter(|call| {
             let opened = call.opened_at;
@@ -76,6 +79,6 @@ impl StoredUsage<'_> {
                 self.count(&other.new.at, &mut count).await?;
             }
         }
-        Ok(count.used())
+        Ok(count.used_with_time())
     }
 }

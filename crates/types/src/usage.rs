@@ -6,6 +6,7 @@ use crate::{InvocationId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::{Add, AddAssign};
+use std::time::Duration;
 
 /// Usage of one attempt of a model call. Failed attempts are recorded too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -148,6 +149,9 @@ pub struct Usage {
     /// Cost of the model calls in millionths of a US dollar, without those whose price is unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cost_micro_usd: u64,
+    /// Wall time in milliseconds for which runs were executed; 0 where nothing limits it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wall_ms: u64,
 }
 
 impl Usage {
@@ -184,6 +188,7 @@ impl Usage {
                 reasoning: self.tokens.reasoning.saturating_sub(other.tokens.reasoning),
             },
             cost_micro_usd: self.cost_micro_usd.saturating_sub(other.cost_micro_usd),
+            wall_ms: self.wall_ms.saturating_sub(other.wall_ms),
         }
     }
 }
@@ -197,6 +202,7 @@ impl Add for Usage {
             tool_calls: self.tool_calls.saturating_add(other.tool_calls),
             tokens: self.tokens + other.tokens,
             cost_micro_usd: self.cost_micro_usd.saturating_add(other.cost_micro_usd),
+            wall_ms: self.wall_ms.saturating_add(other.wall_ms),
         }
     }
 }
@@ -220,9 +226,32 @@ pub struct UsageCount {
     facts: BTreeSet<InvocationId>,
     /// Tool calls that were announced and had a recorded result.
     reused: u64,
+    /// Time for which the runs were executed, in milliseconds.
+    wall_ms: u64,
+    /// Time of the event before, of a run that is executed.
+    executed: Option<Timestamp>,
 }
 
 impl UsageCount {
+    /// Counts an event of a stored log, and the time since the one before it, if the run was
+    /// executed in between.
+    pub fn read_logged(&mut self, at: Timestamp, event: &AiEvent) {
+        self.read(event);
+        let before = match event {
+            // How long a worker that died had worked is not known.
+            AiEvent::RunStarted { .. } | AiEvent::TakenOver { .. } => None,
+            _ => self.executed,
+        };
+        if let Some(before) = before {
+            self.add_time(at.since(before));
+        }
+        let is_executed = !matches!(
+            event,
+            AiEvent::Done { .. } | AiEvent::Released { .. } | AiEvent::Requeued { .. }
+        );
+        self.executed = is_executed.then_some(at);
+    }
+
     /// Counts an event.
     pub fn read(&mut self, event: &AiEvent) {
         match event {
@@ -245,10 +274,23 @@ impl UsageCount {
         self.used += Usage::tool_call();
     }
 
+    /// Counts time for which a run was executed.
+    pub fn add_time(&mut self, passed: Duration) {
+        let passed = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
+        self.wall_ms = self.wall_ms.saturating_add(passed);
+    }
+
     /// Returns the usage so far. Tool calls that took nothing from the budget do not count.
     #[must_use]
     pub fn used(&self) -> Usage {
         Usage { tool_calls: self.used.tool_calls.saturating_sub(self.reused), ..self.used }
+    }
+
+    /// Returns the usage so far with the time for which the runs were executed, of those whose
+    /// logs were read.
+    #[must_use]
+    pub fn used_with_time(&self) -> Usage {
+        Usage { wall_ms: self.wall_ms, ..self.used() }
     }
 }
 
@@ -283,6 +325,31 @@ mod tests {
         assert_eq!((parts.cached, parts.total()), (7, 10), "a part is at most the whole");
         let read: Tokens = serde_json::from_value(json!(parts)).expect("a new record");
         assert_eq!(read, parts);
+    }
+
+    #[test]
+    fn the_time_of_runs_is_that_for_which_workers_execute_them() {
+        let started = || AiEvent::RunStarted { graph: "g".to_owned(), continues: None };
+        let step = || AiEvent::Step { step: 1, nodes: Vec::new() };
+        let log = [
+            (1_000, started(), 0),
+            (4_000, step(), 3_000),
+            (5_000, AiEvent::Released { claim: 1 }, 4_000),
+            (65_000, AiEvent::TakenOver { claim: 2 }, 4_000),
+            (66_000, step(), 5_000),
+            // That worker died; how long it had worked is not known.
+            (90_000, AiEvent::TakenOver { claim: 3 }, 5_000),
+            (90_500, step(), 5_500),
+            // The next run.
+            (200_000, started(), 5_500),
+            (201_000, step(), 6_500),
+        ];
+        let mut count = UsageCount::default();
+        for (at, event, wall_ms) in log {
+            count.read_logged(Timestamp(at), &event);
+            assert_eq!(count.used_with_time(), Usage { wall_ms, ..Usage::default() }, "{at}");
+        }
+        assert_eq!(count.used(), Usage::default());
     }
 
     #[test]

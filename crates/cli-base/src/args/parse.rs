@@ -1,7 +1,8 @@
 //! Parsers of argument values.
 
+pub use weftwork::config::read_duration as duration;
+
 use serde_json::{Map, Value};
-use std::time::Duration;
 use weftwork::graph::run_loop::{Modes, Source};
 use weftwork::store::ThreadStatus;
 use weftwork::types::json;
@@ -80,25 +81,6 @@ pub fn modes(text: &str) -> Result<Modes, String> {
     })
 }
 
-/// Parses a duration: a whole number and a unit.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || "expected a number and a unit, one of w, d, h, m and s".to_owned();
-    let (unit, number) = text
-        .char_indices()
-        .next_back()
-        .map_or((' ', ""), |(at, unit)| (unit, text.get(..at).unwrap_or_default()));
-    let seconds: u64 = match unit {
-        'w' => 7 * 86_400,
-        'd' => 86_400,
-        'h' => 3_600,
-        'm' => 60,
-        's' => 1,
-        _ => return Err(bad()),
-    };
-    let count: u64 = number.parse().map_err(|_| bad())?;
-    count.checked_mul(seconds).map(Duration::from_secs).ok_or_else(bad)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,13 +108,5 @@ mod tests {
         assert_eq!(run_status("limit_reached"), Ok(RunStatus::LimitReached));
         assert!(run_status("done").is_err_and(|why| why.contains("completed")));
         assert_eq!(thread_status("idle"), Ok(ThreadStatus::Idle));
-    }
-
-    #[test]
-    fn durations_have_a_unit() {
-        assert_eq!(duration("90m"), Ok(Duration::from_secs(5_400)));
-        for wrong in ["", "5", "m", "-1s", "1.5h", "99999999999999999999w"] {
-            assert!(duration(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -13,7 +13,7 @@ pub struct LimitFlags {
     /// Cut each run off after this time, such as `30s` or `5m`
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub deadline: Option<Duration>,
-    /// Limit what each run uses: `tokens=N,usd=X,calls=N,tools=N`, or some of them
+    /// Limit what each run uses: `tokens=N,usd=X,calls=N,tools=N,time=T`, or some of them
     #[arg(long, value_name = "LIMITS", value_parser = weftwork::config::read_limits)]
     pub budget: Option<Limits>,
 }

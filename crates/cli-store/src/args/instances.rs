@@ -78,7 +78,7 @@ pub struct CreateInstance {
     /// Named settings that nodes read in each activity
     #[arg(long, value_name = "JSON", value_parser = parse::object)]
     pub(crate) configurable: Option<Map<String, Value>>,
-    /// Limit what each activity uses: `tokens=N,usd=X,calls=N,tools=N`, or some of them
+    /// Limit what each activity uses: `tokens=N,usd=X,calls=N,tools=N,time=T`, or some of them
     #[arg(long, value_name = "LIMITS", value_parser = weftwork::config::read_limits)]
     pub(crate) budget: Option<Limits>,
     /// Maximum number of supersteps of each activity

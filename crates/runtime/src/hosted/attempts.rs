@@ -2,6 +2,7 @@
 
 use super::open_steps::OpenSteps;
 use weftwork_graph::run_loop::Continued;
+use weftwork_types::Timestamp;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{Durability, RunInput};
 use weftwork_types::usage::{Usage, UsageCount};
@@ -80,10 +81,10 @@ impl Workers {
 }
 
 impl AttemptHistory {
-    pub(super) fn read(&mut self, event: &AiEvent) {
+    pub(super) fn read(&mut self, at: Timestamp, event: &AiEvent) {
         self.open_steps.read(event);
         // Not reset by a requeue: what was paid before it counts against the budget.
-        self.usage.read(event);
+        self.usage.read_logged(at, event);
         match event {
             AiEvent::RunStarted { .. } => self.begun = true,
             AiEvent::TakenOver { .. } => {
@@ -122,7 +123,7 @@ impl AttemptHistory {
 
     /// Returns the usage of the run before this claim.
     pub(super) fn used(&self) -> Usage {
-        self.usage.used()
+        self.usage.used_with_time()
     }
 
     /// Returns the number of workers it ended since then, the previous one included.
@@ -162,13 +163,14 @@ mod tests {
     fn after(log: &str) -> (u32, [u32; 3]) {
         let mut attempts = AttemptHistory::default();
         for letter in log.chars() {
-            attempts.read(&match letter {
+            let event = match letter {
                 's' => AiEvent::RunStarted { graph: "g".to_owned(), continues: None },
                 '.' => AiEvent::Step { step: 1, nodes: Vec::new() },
                 't' => AiEvent::TakenOver { claim: 2 },
                 'r' => AiEvent::Released { claim: 1 },
                 _ => AiEvent::Requeued { by: "ada".to_owned() },
-            });
+            };
+            attempts.read(Timestamp(0), &event);
         }
         assert_eq!(attempts.begun, log.contains('s'));
         let modes = [Durability::Sync, Durability::Async, Durability::Exit];

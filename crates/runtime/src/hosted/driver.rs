@@ -22,6 +22,7 @@ use weftwork_graph::run_loop::{Finished, Run as GraphRun, StateQuery, out_of_nod
 use weftwork_store::{InterruptRow, RunRow, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask};
+use weftwork_types::port::WallTime;
 use weftwork_types::run::{RunInput, RunOutcome};
 use weftwork_types::usage::Usage;
 use weftwork_types::{InterruptId, RunId};
@@ -210,7 +211,8 @@ impl ClaimedRun {
             FirstAction::Nothing => {}
             FirstAction::Run(start) => {
                 let run = self.requested_run(&local, start, begins_at, &attempts);
-                let ended = match self.run_supersteps(writer, run).await {
+                let wall_time = resources.budget.wall_time(began);
+                let ended = match self.run_supersteps(writer, run, wall_time).await {
                     Ok(Some(finished)) => {
                         return self.finish(&local, writer, finished, began).await;
                     }
@@ -219,9 +221,9 @@ impl ClaimedRun {
                     Err(RuntimeError::Node(fault)) if !self.will_repeat(&fault) => {
                         RunOutcome::Failed { fault }
                     }
-                    Err(error @ RuntimeError::DeadlinePassed { .. }) => {
-                        RunOutcome::Failed { fault: error.fault() }
-                    }
+                    Err(
+                        error @ (RuntimeError::DeadlinePassed { .. } | RuntimeError::Budget(_)),
+                    ) => RunOutcome::Failed { fault: error.fault() },
                     Err(error) => return Err(error),
                 };
                 return Ok(Some(ready_outcome(self.end_unfinished(&local, writer, ended).await?)));
@@ -313,7 +315,7 @@ impl ClaimedRun {
             let page = store.events(&self.who, &self.claim.at, after, LOG_PAGE).await?;
             let Some(last) = page.last() else { return Ok(attempts) };
             after = last.seq;
-            page.iter().for_each(|logged| attempts.read(&logged.event));
+            page.iter().for_each(|logged| attempts.read(logged.at, &logged.event));
         }
     }
 
@@ -323,9 +325,14 @@ impl ClaimedRun {
         &self,
         writer: &Arc<Writer>,
         run: GraphRun,
+        wall_time: Option<WallTime>,
     ) -> Result<Option<Finished>, RuntimeError> {
         if self.is_expired() {
             return Err(RuntimeError::DeadlinePassed { limit_ms: 0 });
+        }
+        let clock = &self.context.clock;
+        if let Some(limit) = wall_time.filter(|limit| limit.until <= clock.now()) {
+            return Err(limit.exceeded().into());
         }
         let mut run = std::pin::pin!(run.finish());
         let mut log = std::pin::pin!(writer.keep_log());
@@ -340,6 +347,12 @@ impl ClaimedRun {
             } => return Ok(None),
             outcome = &mut run => outcome,
             error = &mut log => return Err(error.into()),
+            exceeded = async {
+                let Some(limit) = wall_time else { return std::future::pending().await };
+                clock.sleep(limit.until.since(clock.now())).await;
+                writer.idle().await;
+                limit.exceeded()
+            } => return Err(exceeded.into()),
         };
         // The same for a run that ends by itself; a store that accepts no writes must not delay it.
         tokio::select! {

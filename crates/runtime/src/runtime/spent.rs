@@ -115,8 +115,9 @@ impl Runtime {
     ) -> Result<RunOptions, RuntimeError> {
         let before = &last.new.options;
         let Some(budget) = options.budget.or(before.budget) else { return Ok(options) };
-        let used = self.used(who, &last.new.at).await?;
-        let spent = Some(before.spent.unwrap_or_default() + used);
+        let mut count = UsageCount::default();
+        self.count_usage(who, &last.new.at, &mut count).await?;
+        let spent = Some(before.spent.unwrap_or_default() + count.used_with_time());
         Ok(RunOptions { budget: Some(budget), spent, ..options })
     }
 }

@@ -6,7 +6,8 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use weftwork_graph::{CompiledGraph, Ctx, Graph, List, NodeResult, START, State};
+use tokio::sync::Notify;
+use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, State};
 use weftwork_runtime::{Runtime, RuntimeBuilder};
 use weftwork_testkit::ManualClock;
 use weftwork_types::canonical::hash;
@@ -16,7 +17,7 @@ use weftwork_types::port::{
     Attempts, Budget, BudgetError, BudgetExceeded, BudgetScope, Budgets, CallKind, CallResult,
     Demand, GraphExecutor, Intent, LimitedBudget, Limits, Opened,
 };
-use weftwork_types::run::{RunInput, RunOptions, RunOutcome};
+use weftwork_types::run::{Answers, RunInput, RunOptions, RunOutcome};
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, Usage, UsageFact, UsageStatus};
 use weftwork_types::{BoxFuture, ErrorCode, InvocationId, Principal, Timestamp, ToolCallId};
@@ -157,6 +158,71 @@ async fn a_run_that_continues_another_has_what_it_left_of_the_budget() {
     let run = handle.run.clone();
     assert_eq!(completed(handle.outcome.await)["log"], json!([3]));
     assert_eq!(second.used(&who, &run).await.expect("a log").tool_calls, 3);
+}
+
+/// Reports that it began, waits until it may go on, and asks.
+async fn slow(ctx: Ctx, at: Deps<Arc<Gate>>) -> NodeResult<LogUpdate> {
+    at.began.notify_one();
+    at.goes_on.notified().await;
+    ctx.interrupt(json!("go on?"))?;
+    at.began.notify_one();
+    at.goes_on.notified().await;
+    Ok(LogUpdate::new().log([1u64]))
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    began: Notify,
+    goes_on: Notify,
+}
+
+#[tokio::test]
+async fn wall_time_is_limited_for_a_run_with_its_continuations_without_waits() {
+    let store = store();
+    let gate = Arc::new(Gate::default());
+    let clock = ManualClock::new();
+    let runtime = async || {
+        let graph = Graph::<Log>::new("slow").with(Arc::clone(&gate)).node("slow", slow);
+        let graph = graph.edge(START, "slow").build().expect("sound");
+        let builder = Runtime::builder(Arc::clone(&store)).clock(Arc::new(clock.clone()));
+        builder.graph("test:graph", graph).open().await.expect("opens")
+    };
+    let seconds = |limit| RunOptions {
+        budget: Some(Limits::wall_time(Duration::from_secs(limit))),
+        ..RunOptions::default()
+    };
+    let first = runtime().await;
+    let thread = first.thread("test:graph", "t").expect("valid names");
+    let run = thread.start(json!({})).options(seconds(60)).begin().await.expect("accepted");
+    gate.began.notified().await;
+    clock.advance(Duration::from_secs(40));
+    gate.goes_on.notify_one();
+    interrupted(run.outcome.await);
+    // A person takes an hour.
+    clock.advance(Duration::from_secs(3_600));
+    let run = thread.answer(Answers::One(json!("yes"))).begin().await.expect("accepted");
+    gate.began.notified().await;
+    gate.goes_on.notify_one();
+    gate.began.notified().await;
+    clock.advance(Duration::from_secs(20));
+    let (code, message) = failed(run.outcome.await);
+    assert_eq!(code, "W0601");
+    assert!(message.contains("60000 of 60000 ms of wall time"), "{message}");
+    let who = Principal::local();
+    let id = run.run.thread.clone();
+    drop(thread);
+    first.shutdown(Duration::ZERO).await.expect("ends");
+
+    // Nothing is executed in another process either, until the limit is raised.
+    let second = runtime().await;
+    let run = second.resume(&who, &id).await.expect("resumed");
+    assert_eq!(failed(run.outcome.await).0, "W0601");
+    let run = second.resume_with(&who, &id, seconds(61)).await.expect("resumed");
+    for _ in 0..2 {
+        gate.began.notified().await;
+        gate.goes_on.notify_one();
+    }
+    assert_eq!(completed(run.outcome.await)["log"], json!([1]));
 }
 
 #[tokio::test]
@@ -382,4 +448,5 @@ on_each_store![
     a_run_that_continues_another_has_what_it_left_of_the_budget,
     an_answer_continues_the_budget_of_the_run_that_asked,
     a_takeover_counts_what_the_log_reports,
+    wall_time_is_limited_for_a_run_with_its_continuations_without_waits,
 ];

@@ -1,12 +1,15 @@
 //! Budgets: reservations before calls, and their settlement with what the calls used.
 
+mod limits;
+
+pub use limits::{LimitedBudget, Limits};
+
 use crate::caller::GraphCaller;
 use crate::code::Fault;
 use crate::usage::{Tokens, Usage, dollars};
-use crate::{BoxFuture, ErrorCode, Principal, ThreadId};
-use serde::{Deserialize, Serialize};
+use crate::{BoxFuture, ErrorCode, Principal, ThreadId, Timestamp};
 use serde_json::{Map, Value};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Unit of costs.
 const MICRO_USD: &str = "millionths of a US dollar";
@@ -62,6 +65,31 @@ pub trait Budget: Send + Sync + std::fmt::Debug {
     /// Dropping the future reserves nothing.
     fn reserve<'a>(&'a self, demand: &'a Demand)
     -> BoxFuture<'a, Result<Reservation, BudgetError>>;
+
+    /// Returns the limit of wall time, if the budget has one. The first call starts the time, at
+    /// `now`; later ones return the same limit.
+    fn wall_time(&self, now: Timestamp) -> Option<WallTime> {
+        let _ = now;
+        None
+    }
+}
+
+/// The limit of wall time of a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WallTime {
+    /// Time at which it is used up.
+    pub until: Timestamp,
+    /// The limit in milliseconds.
+    pub limit_ms: u64,
+}
+
+impl WallTime {
+    /// Returns the error for a time that is used up.
+    #[must_use]
+    pub fn exceeded(&self) -> BudgetError {
+        let Self { limit_ms, .. } = *self;
+        BudgetExceeded { unit: "ms of wall time", used: limit_ms, limit: limit_ms }.into()
+    }
 }
 
 /// Demand of one attempt of a call.
@@ -269,144 +297,6 @@ impl Budgets for Unlimited {
     }
 }
 
-/// Limits of each run. As a source of [`Budgets`], it gives every run a budget of its own, less
-/// what the run used in an earlier process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Maximum number of attempts of model calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model_calls: Option<u64>,
-    /// Maximum number of tool calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool_calls: Option<u64>,
-    /// Maximum number of tokens, input and output together. An attempt starts only if its estimate
-    /// fits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-    /// Maximum cost of model calls in millionths of a US dollar. Calls of models without a known
-    /// price are refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_micro_usd: Option<u64>,
-}
-
-impl Limits {
-    /// Limits the attempts of model calls alone.
-    ///
-    /// ```
-    /// use weftwork_types::port::Limits;
-    ///
-    /// let limits = Limits { tokens: Some(20_000), ..Limits::model_calls(3) };
-    /// assert_eq!((limits.model_calls, limits.tool_calls), (Some(3), None));
-    /// ```
-    #[must_use]
-    pub fn model_calls(max: u64) -> Self {
-        Self { model_calls: Some(max), ..Self::default() }
-    }
-
-    /// Limits the tool calls alone.
-    #[must_use]
-    pub fn tool_calls(max: u64) -> Self {
-        Self { tool_calls: Some(max), ..Self::default() }
-    }
-
-    /// Limits the tokens alone, of input and output together.
-    #[must_use]
-    pub fn tokens(max: u64) -> Self {
-        Self { tokens: Some(max), ..Self::default() }
-    }
-
-    /// Limits the cost alone, in millionths of a US dollar.
-    #[must_use]
-    pub fn cost_micro_usd(max: u64) -> Self {
-        Self { cost_micro_usd: Some(max), ..Self::default() }
-    }
-}
-
-impl Budgets for Limits {
-    fn open<'a>(
-        &'a self,
-        scope: &'a BudgetScope,
-    ) -> BoxFuture<'a, Result<Arc<dyn Budget>, BudgetError>> {
-        let budget: Arc<dyn Budget> = Arc::new(LimitedBudget::new(*self, scope.used));
-        Box::pin(std::future::ready(Ok(budget)))
-    }
-}
-
-/// A budget in memory, with limits. Clones share it.
-#[derive(Debug, Clone)]
-pub struct LimitedBudget {
-    limits: Limits,
-    counts: Arc<Mutex<Counts>>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    used: Usage,
-    reserved: Usage,
-}
-
-impl LimitedBudget {
-    /// Creates a budget of which a part is used.
-    #[must_use]
-    pub fn new(limits: Limits, used: Usage) -> Self {
-        let counts = Counts { used, reserved: Usage::default() };
-        Self { limits, counts: Arc::new(Mutex::new(counts)) }
-    }
-
-    /// Returns the usage so far, without open reservations.
-    #[must_use]
-    pub fn used(&self) -> Usage {
-        self.counts().used
-    }
-
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn check(&self, taken: Usage, demand: Usage) -> Result<(), BudgetExceeded> {
-        let Limits { model_calls, tool_calls, tokens, cost_micro_usd } = self.limits;
-        let units = [
-            ("model calls", taken.model_calls, demand.model_calls, model_calls),
-            ("tool calls", taken.tool_calls, demand.tool_calls, tool_calls),
-            ("tokens", taken.tokens.total(), demand.tokens.total(), tokens),
-            (MICRO_USD, taken.cost_micro_usd, demand.cost_micro_usd, cost_micro_usd),
-        ];
-        for (unit, used, demand, limit) in units {
-            let Some(limit) = limit.filter(|_| demand > 0) else { continue };
-            if used.saturating_add(demand) > limit {
-                return Err(BudgetExceeded { unit, used, limit });
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Budget for LimitedBudget {
-    fn reserve<'a>(
-        &'a self,
-        demand: &'a Demand,
-    ) -> BoxFuture<'a, Result<Reservation, BudgetError>> {
-        Box::pin(async move {
-            if let Demand::ModelCall { model, cost_micro_usd: None, .. } = demand
-                && self.limits.cost_micro_usd.is_some()
-            {
-                return Err(BudgetError::NoPrice { model: model.clone() });
-            }
-            if let Demand::RemoteRun { remote } = demand
-                && self.limits != Limits::default()
-            {
-                return Err(BudgetError::Uncounted { remote: remote.clone() });
-            }
-            let demand = demand.usage();
-            let mut counts = self.counts();
-            self.check(counts.used + counts.reserved, demand)?;
-            counts.reserved += demand;
-            drop(counts);
-            Ok(Reservation::new(Held { budget: self.clone(), demand }))
-        })
-    }
-}
-
 /// A budget and further limits, both of which every attempt must fit.
 #[derive(Debug)]
 pub struct BudgetWithin {
@@ -433,6 +323,11 @@ impl Budget for BudgetWithin {
             Ok(Reservation::new(HeldTwice { inner, outer }))
         })
     }
+
+    fn wall_time(&self, now: Timestamp) -> Option<WallTime> {
+        let limits = [self.inner.wall_time(now), self.outer.wall_time(now)];
+        limits.into_iter().flatten().min_by_key(|limit| limit.until)
+    }
 }
 
 /// A reservation of a [`BudgetWithin`].
@@ -456,26 +351,6 @@ impl Hold for HeldTwice {
     fn release(mut self: Box<Self>, used: Usage) {
         self.inner.spend(used);
         self.outer.spend(used);
-    }
-}
-
-/// A reservation of a [`LimitedBudget`].
-#[derive(Debug)]
-struct Held {
-    budget: LimitedBudget,
-    demand: Usage,
-}
-
-impl Hold for Held {
-    fn settle(self: Box<Self>, used: Usage) -> BoxFuture<'static, ()> {
-        self.release(used);
-        Box::pin(std::future::ready(()))
-    }
-
-    fn release(self: Box<Self>, used: Usage) {
-        let mut counts = self.budget.counts();
-        counts.reserved = counts.reserved.saturating_sub(self.demand);
-        counts.used += used;
     }
 }
 

@@ -63,7 +63,7 @@ impl EvaluationRequest {
             interrupt_after: client.interrupt_after.clone(),
             deadline: self.deadline,
             budget: planned.record.limits,
-            spent: planned.record.limits.map(|_| planned.used.used()),
+            spent: planned.record.limits.map(|_| planned.used.used_with_time()),
             configurable: planned.record.settings(),
             idempotency_key: key.map(|nested| nested.key.clone()),
             ..RunOptions::default()

@@ -4,10 +4,13 @@ use super::{done, note, notes, noting, over, scripted, take_note};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use weftwork_agents::{EvaluationErrorKind, Evaluator, Prompt, PromptContext, Section, Session};
 use weftwork_models::scripted::Step;
 use weftwork_models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork_runtime::Runtime;
 use weftwork_store::MemoryStore;
+use weftwork_testkit::ManualClock;
 use weftwork_tools::{Deps, ToolError, tool};
 use weftwork_types::port::{LimitedBudget, Limits};
 use weftwork_types::run::Answers;
@@ -113,4 +116,29 @@ async fn limits_are_of_an_evaluation_with_its_continuations() {
     let error = evaluator.answer(&noting(), &thread, answers()).await.expect_err("none is left");
     assert_eq!(error.kind, EvaluationErrorKind::Budget);
     assert_eq!((error.usage.model_calls, model.calls()), (2, 1));
+}
+
+#[tokio::test]
+async fn the_wall_time_of_an_evaluation_is_limited_with_its_continuations() {
+    let clock = ManualClock::new();
+    let ask = Step::call("ask_human", json!({"question": "More?"}));
+    let model = scripted(vec![ask, Step::text("x").hanging()]);
+    let runtime = Runtime::in_memory().clock(Arc::new(clock.clone()));
+    let evaluator = Evaluator::builder(Arc::clone(&model)).runtime(runtime).open().await;
+    let evaluator = evaluator.expect("opens");
+    let limits = Limits::wall_time(Duration::from_secs(60));
+    let waiting = evaluator.evaluate(&noting(), ()).budget(limits).await.expect("evaluates");
+    let thread = waiting.interrupted().expect("asks").thread;
+    clock.advance(Duration::from_secs(3_600));
+    let goes_on = evaluator.answer(&noting(), &thread, Answers::One(json!("yes"))).into_future();
+    let passes = async {
+        while model.calls() < 2 {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(Duration::from_secs(60));
+    };
+    let (ended, ()) = tokio::join!(goes_on, passes);
+    let error = ended.expect_err("the time is over");
+    assert_eq!((error.kind, error.code()), (EvaluationErrorKind::Budget, "W0601"));
+    assert_eq!(error.usage.model_calls, 2, "with the request that was cut off");
 }

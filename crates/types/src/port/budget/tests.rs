@@ -1,5 +1,7 @@
 use super::*;
+use crate::usage::Tokens;
 use futures_util::FutureExt;
+use std::time::Duration;
 
 fn limits(tool_calls: u64, tokens: u64) -> LimitedBudget {
     let limits = Limits { tool_calls: Some(tool_calls), tokens: Some(tokens), ..Limits::default() };
@@ -100,4 +102,27 @@ fn a_run_on_another_server_is_refused_by_limits_only() {
     let none = LimitedBudget::new(Limits::default(), Usage::default());
     drop(reserve(&none, &demand).expect("nothing is limited"));
     assert_eq!(none.used(), Usage::default());
+}
+
+#[test]
+fn wall_time_begins_once_and_the_nearer_limit_holds() {
+    let minute = |spent_ms| {
+        let used = Usage { wall_ms: spent_ms, ..Usage::default() };
+        LimitedBudget::new(Limits::wall_time(Duration::from_secs(60)), used)
+    };
+    let at = |time| Some(WallTime { until: Timestamp(time), limit_ms: 60_000 });
+    let budget = minute(40_000);
+    assert_eq!(budget.wall_time(Timestamp(1_000)), at(21_000));
+    assert_eq!(budget.clone().wall_time(Timestamp(9_000)), at(21_000), "of another run, too");
+    let outer: Arc<dyn Budget> = Arc::new(budget);
+    let both = BudgetWithin::new(Arc::clone(&outer), minute(70_000));
+    assert_eq!(both.wall_time(Timestamp(2_000)), at(2_000), "nothing is left of the inner one");
+    let both = BudgetWithin::new(outer, limits(1, 1));
+    assert_eq!(both.wall_time(Timestamp(2_000)), at(21_000));
+    assert_eq!(Unlimited.wall_time(Timestamp(2_000)), None);
+    let exceeded = at(0).expect("a limit").exceeded();
+    assert_eq!(
+        (exceeded.code().0, exceeded.to_string().as_str()),
+        ("W0601", "budget is used up: 60000 of 60000 ms of wall time; raise the limit to go on")
+    );
 }
