@@ -19,7 +19,7 @@ use weftwork::types::run::Stops;
 use weftwork_testkit::ManualClock;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Mode {
+pub(crate) enum Mode {
     React,
     Custom,
 }
@@ -68,7 +68,7 @@ async fn act(Arg(call): Arg<ToolCall>, tools: Tools, ctx: Ctx) -> NodeResult<Tal
     Ok(TalkUpdate::new().messages([Message::tool_result(ctx.message_id(), result)]))
 }
 
-fn custom() -> CompiledGraph {
+pub(crate) fn custom() -> CompiledGraph {
     Graph::<Talk>::new("custom")
         .channel(Session::channel())
         .with_run_scoped::<PromptRun>()

@@ -7,6 +7,7 @@ mod asking;
 mod bills;
 mod derives;
 mod evaluate;
+mod evaluation_errors;
 mod evaluation_kills;
 mod generated;
 mod instances;
