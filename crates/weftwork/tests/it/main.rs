@@ -10,6 +10,7 @@ mod evaluate;
 mod evaluation_kills;
 mod generated;
 mod instances;
+mod model_options;
 mod node_errors;
 mod policies;
 mod redaction;
