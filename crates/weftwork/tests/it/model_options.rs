@@ -92,8 +92,7 @@ async fn options_of_an_agent_reach_the_provider_or_are_refused_by_name() {
     assert_eq!(&without, plain, "nothing else differs");
     for (protocol, config, expected) in refused() {
         let app = chat(model(&server, &format!("protocol = \"{protocol}\"")), &config).await;
-        let ended = app.ask("t", "Hi").await.expect("accepted");
-        let RunOutcome::Failed { fault } = ended.outcome() else { panic!("{protocol}: {ended}") };
+        let fault = app.ask("t", "Hi").await.expect_err("refused").fault();
         assert_eq!(fault.code, "W0310", "{protocol}: {}", fault.message);
         assert!(fault.message.contains(expected), "{protocol}: {}", fault.message);
     }
@@ -130,7 +129,7 @@ struct Note {
 
 /// A graph whose only node asks the model, and then a person.
 fn noting(model: Arc<dyn ChatModel>, seed: i64) -> CompiledGraph {
-    let write = async move |model: Model, ctx: Ctx| {
+    let write = move |model: Model, ctx: Ctx| async move {
         let said = model.config(sampled(seed)).ask("Write.").await?.joined_text();
         let more: String = ctx.ask_as("And?")?;
         NodeResult::Ok(NoteUpdate::new().text(format!("{said}, {more}")))
