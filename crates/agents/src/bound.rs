@@ -17,13 +17,22 @@ use weftwork_types::tool::ToolSpec;
 /// Number of times that an answer which does not fit the output type goes back to the model.
 const OUTPUT_REPAIRS_MAX: u32 = 2;
 
-/// Options of the calls of a model. An option that the model does not have is refused by name before
-/// the call (W0310).
+/// Options of the calls of a model. An option that the model does not have, and a value that it does
+/// not take, is refused by name before the call (W0310).
 #[derive(Debug, Clone, PartialEq, Default)]
 #[must_use]
 pub struct ModelConfig {
-    /// Sampling temperature; `None` leaves it to the provider.
+    /// Sampling temperature of at least 0; `None` leaves it to the provider.
     pub temperature: Option<f32>,
+    /// Share of the probability from which tokens are sampled, above 0 and at most 1; `None` leaves
+    /// it to the provider.
+    pub top_p: Option<f32>,
+    /// Texts that end an answer before them, each of one character or more. With an output type,
+    /// choose texts that its JSON does not have.
+    pub stop: Vec<String>,
+    /// Seed of the sampling, by which a provider repeats an answer as far as it can; `None` leaves it
+    /// to the provider.
+    pub seed: Option<i64>,
     /// Maximum number of tokens of an answer; `None` leaves it to the provider.
     pub max_tokens: Option<u32>,
     /// Permission to call several tools at once. `None` permits it in evaluations of prompts where
@@ -121,10 +130,9 @@ impl BoundModel {
     }
 
     fn request_of(&self, messages: Vec<Message>, tools: Vec<ToolSpec>, ctx: &Ctx) -> ChatRequest {
-        let ModelConfig { temperature, max_tokens, parallel_tool_calls, tool_choice } =
-            self.config.clone();
+        let config = self.config.clone();
         let after_result = messages.last().is_some_and(|last| last.role == Role::Tool);
-        let tool_choice = match tool_choice {
+        let tool_choice = match config.tool_choice {
             ToolChoice::Required | ToolChoice::Named(_) if after_result => ToolChoice::Auto,
             // Nothing to choose from: a section with the tools may be closed.
             ToolChoice::Required if tools.is_empty() => ToolChoice::Auto,
@@ -144,9 +152,12 @@ impl BoundModel {
             messages,
             tools,
             tool_choice,
-            temperature,
-            max_tokens,
-            parallel_tool_calls: parallel_tool_calls.or(can_be_parallel.then_some(true)),
+            temperature: config.temperature,
+            top_p: config.top_p,
+            stop: config.stop,
+            seed: config.seed,
+            max_tokens: config.max_tokens,
+            parallel_tool_calls: config.parallel_tool_calls.or(can_be_parallel.then_some(true)),
             response_schema,
         }
     }

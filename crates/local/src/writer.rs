@@ -22,6 +22,11 @@ pub struct Plan<'a> {
     pub stop: &'a [&'a str],
     /// 0 always selects the likeliest token; larger values select others too, in proportion.
     pub temperature: f32,
+    /// Share of the probability from which tokens are selected: the likeliest tokens that have it
+    /// together. At 1, all are.
+    pub top_p: f32,
+    /// Seed of the selection; the same seed repeats an answer.
+    pub seed: i64,
     /// The allowed words of an answer in words; `None` allows all.
     pub vocabulary: Option<Vocabulary<'a>>,
     /// Ends an answer in words after its first sentence.
@@ -37,6 +42,8 @@ impl<'a> Plan<'a> {
             tokens_max,
             stop: &[],
             temperature: 0.0,
+            top_p: 1.0,
+            seed: 0,
             vocabulary: None,
             one_sentence: false,
         }
@@ -127,7 +134,7 @@ impl Engine {
             shown_bytes: 0,
             written: 0,
             lexicon: plan.vocabulary.map(Lexicon::new),
-            dice: Dice::new(plan.temperature),
+            dice: Dice::new(plan),
         };
         let end = writer.run(listener)?;
         Ok(Answer {
@@ -343,12 +350,14 @@ fn is_around(c: char) -> bool {
 #[derive(Debug)]
 struct Dice {
     temperature: f32,
+    top_p: f32,
     state: u64,
 }
 
 impl Dice {
-    fn new(temperature: f32) -> Self {
-        Self { temperature, state: 0x9e37_79b9_7f4a_7c15 }
+    fn new(plan: &Plan<'_>) -> Self {
+        let state = 0x9e37_79b9_7f4a_7c15 ^ plan.seed.cast_unsigned();
+        Self { temperature: plan.temperature, top_p: plan.top_p, state }
     }
 
     fn choose(&mut self, logits: &[f32], allowed: impl Fn(u32) -> bool) -> Option<u32> {
@@ -359,12 +368,16 @@ impl Dice {
         }
         let temperature = self.temperature;
         let weight = |logit: f32| ((logit - max) / temperature).exp();
-        let total: f32 = candidates().map(|(logit, _)| weight(*logit)).sum();
-        let mut left = self.next_random() * total;
-        for (logit, token) in candidates() {
-            left -= weight(*logit);
+        let mut weighted: Vec<Weighted> =
+            candidates().map(|(logit, token)| Weighted { token, weight: weight(*logit) }).collect();
+        if self.top_p < 1.0 {
+            keep_likeliest(&mut weighted, self.top_p);
+        }
+        let mut left = self.next_random() * total_weight(&weighted);
+        for candidate in weighted {
+            left -= candidate.weight;
             if left <= 0.0 {
-                return Some(token);
+                return Some(candidate.token);
             }
         }
         Some(best)
@@ -380,9 +393,53 @@ impl Dice {
     }
 }
 
+/// A token with its share of the sum of all weights.
+struct Weighted {
+    token: u32,
+    weight: f32,
+}
+
+fn total_weight(weighted: &[Weighted]) -> f32 {
+    weighted.iter().map(|candidate| candidate.weight).sum()
+}
+
+/// Retains the likeliest candidates that have a share of the probability together, at least one.
+fn keep_likeliest(weighted: &mut Vec<Weighted>, share: f32) {
+    let mut left = total_weight(weighted) * share;
+    weighted.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+    let last = weighted.iter().position(|candidate| {
+        left -= candidate.weight;
+        left <= 0.0
+    });
+    weighted.truncate(last.map_or(weighted.len(), |last| last + 1));
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Lexicon, Vocabulary};
+    use super::{Dice, Lexicon, Plan, Vocabulary};
+
+    #[test]
+    fn tokens_are_sampled_from_the_likeliest_ones_and_a_seed_repeats_them() {
+        // Probabilities 1/2, 1/4, 1/8 and 1/8.
+        let logits = [0.25f32, 0.5, 0.125, 0.125].map(f32::ln);
+        let sampled = |top_p: f32, seed: i64| {
+            let mut dice = Dice::new(&Plan { temperature: 1.0, top_p, seed, ..Plan::words(1) });
+            (0..200).map(|_| dice.choose(&logits, |_| true).expect("a token")).collect::<Vec<_>>()
+        };
+        let kinds = |top_p: f32| {
+            let mut kinds = sampled(top_p, 0);
+            kinds.sort_unstable();
+            kinds.dedup();
+            kinds
+        };
+        assert_eq!(kinds(1.0), [0, 1, 2, 3]);
+        assert_eq!(kinds(0.7), [0, 1]);
+        assert_eq!(kinds(0.4), [1]);
+        assert_eq!(kinds(f32::MIN_POSITIVE), [1]);
+        assert_eq!(sampled(1.0, 7), sampled(1.0, 7));
+        assert_ne!(sampled(1.0, 7), sampled(1.0, 8));
+        assert_ne!(sampled(1.0, -1), sampled(1.0, 0));
+    }
 
     #[test]
     fn numbers_are_those_of_the_text_decimals_too() {

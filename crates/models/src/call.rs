@@ -9,7 +9,7 @@ use crate::protocol::is_paused_turn;
 use crate::retry::delay_after;
 use crate::secrets::Secrets;
 use crate::spans::{call_span, record_call_end};
-use crate::{ModelCallError, ModelError, RetryPolicy, fingerprint};
+use crate::{ModelCallError, ModelError, RetryPolicy, fingerprint, options};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -104,9 +104,10 @@ impl ModelCaller {
     ///
     /// # Errors
     /// [`ModelCallError`] with the [`ModelError`] of the last attempt; [`ModelError::Unsupported`] without
-    /// an attempt if the request sets an option that the model lacks; [`ModelError::Deadline`] if the deadline has passed
-    /// or would pass before the next attempt; [`ModelError::Budget`] and [`ModelError::Journal`] if
-    /// no attempt is allowed or the answer could not be recorded.
+    /// an attempt if the request sets an option that the model lacks, or an option to a value that
+    /// it does not take; [`ModelError::Deadline`] if the deadline has passed or would pass before the
+    /// next attempt; [`ModelError::Budget`] and [`ModelError::Journal`] if no attempt is allowed or
+    /// the answer could not be recorded.
     ///
     /// # Cancel safety
     /// Dropping the future ends the attempt and releases its reservation. Its usage is estimated,
@@ -332,6 +333,10 @@ fn unsupported(model: &dyn ChatModel, request: &ChatRequest) -> Option<String> {
     let lacking = model.lacks().iter().find(|capability| capability.is_asked_by(request));
     if let Some(capability) = lacking {
         return Some(capability.refusal());
+    }
+    let values = options::check_values(request).and_then(|()| model.check_options(request));
+    if let Err(what) = values {
+        return Some(what);
     }
     let asked = u64::from(request.max_tokens?);
     let limit = model.token_limits().output?;

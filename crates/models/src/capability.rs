@@ -19,6 +19,12 @@ const NOT_TAKEN: &str = "this model does not take it";
 pub enum Capability {
     /// [`ChatRequest::temperature`].
     Temperature,
+    /// [`ChatRequest::top_p`].
+    TopP,
+    /// [`ChatRequest::stop`].
+    Stop,
+    /// [`ChatRequest::seed`].
+    Seed,
     /// [`ChatRequest::max_tokens`].
     MaxTokens,
     /// [`ChatRequest::tools`].
@@ -45,7 +51,7 @@ pub enum Capability {
 
 impl Capability {
     /// All capabilities, in the order in which they are listed.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::Tools,
         Self::ToolChoice,
         Self::ParallelToolCalls,
@@ -57,6 +63,9 @@ impl Capability {
         Self::Documents,
         Self::Reasoning,
         Self::Temperature,
+        Self::TopP,
+        Self::Stop,
+        Self::Seed,
         Self::MaxTokens,
     ];
 
@@ -65,6 +74,9 @@ impl Capability {
     pub fn name(self) -> &'static str {
         match self {
             Self::Temperature => "temperature",
+            Self::TopP => "top_p",
+            Self::Stop => "stop",
+            Self::Seed => "seed",
             Self::MaxTokens => "max_tokens",
             Self::Tools => "tools",
             Self::ToolChoice => "tool_choice",
@@ -84,6 +96,9 @@ impl Capability {
     pub fn is_asked_by(self, request: &ChatRequest) -> bool {
         match self {
             Self::Temperature => request.temperature.is_some(),
+            Self::TopP => request.top_p.is_some(),
+            Self::Stop => !request.stop.is_empty(),
+            Self::Seed => request.seed.is_some(),
             Self::MaxTokens => request.max_tokens.is_some(),
             Self::Tools => !request.tools.is_empty(),
             Self::ToolChoice => request.tool_choice != ToolChoice::Auto,
@@ -293,7 +308,8 @@ mod tests {
         let facts_of = |id| facts(id).limits.context;
         assert_eq!(facts_of("openai:gpt-4o-mini-2024-07-18"), Some(128_000));
         assert_eq!(facts_of("openai:gpt-4.1-mini"), Some(1_047_576));
-        assert_eq!(facts("openai:gpt-5-mini").lacks, [Capability::Temperature]);
+        let reasoning = [Capability::Temperature, Capability::TopP, Capability::Stop];
+        assert_eq!(facts("openai:gpt-5-mini").lacks, reasoning);
         assert_eq!(facts("lab:tiny"), ModelFacts::default());
     }
 

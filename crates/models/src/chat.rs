@@ -33,6 +33,15 @@ pub trait ChatModel: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
+    /// Checks the values of the options of a request against limits of the model's protocol, such as
+    /// the number of stop texts. A call with a value beyond them is refused by name.
+    ///
+    /// # Errors
+    /// The option, what was found and expected, and the fix.
+    fn check_options(&self, _request: &ChatRequest) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Returns the token limits of the model, as far as they are known.
     fn token_limits(&self) -> TokenLimits {
         TokenLimits::default()
@@ -147,8 +156,16 @@ pub struct ChatRequest {
     pub tools: Vec<ToolSpec>,
     /// Constraint on tool calls.
     pub tool_choice: ToolChoice,
-    /// Sampling temperature; `None` leaves it to the provider.
+    /// Sampling temperature of at least 0; `None` leaves it to the provider.
     pub temperature: Option<f32>,
+    /// Share of the probability from which tokens are sampled, above 0 and at most 1; `None` leaves
+    /// it to the provider.
+    pub top_p: Option<f32>,
+    /// Texts that end the answer before them, each of one character or more.
+    pub stop: Vec<String>,
+    /// Seed of the sampling, by which a provider repeats an answer as far as it can; `None` leaves it
+    /// to the provider.
+    pub seed: Option<i64>,
     /// The maximum number of tokens in the answer; `None` leaves it to the provider.
     pub max_tokens: Option<u32>,
     /// Permission to call several tools at once; `None` leaves it to the provider.

@@ -13,15 +13,31 @@ use weftwork_types::tool::ToolSpec;
 /// still refer to their calls while random ids make no difference.
 #[must_use]
 pub fn request(request: &ChatRequest) -> Value {
-    json!({
+    let mut value = json!({
         "messages": messages(&request.messages),
         "tools": request.tools.iter().map(full_tool).collect::<Vec<_>>(),
         "tool_choice": request.tool_choice,
-        "temperature": temperature(request.temperature),
+        "temperature": decimal(request.temperature),
         "max_tokens": request.max_tokens,
         "parallel_tool_calls": request.parallel_tool_calls,
         "response_schema": request.response_schema,
-    })
+    });
+    add_later_options(&mut value, request);
+    value
+}
+
+/// Adds the options that were not in the first version of the format, as far as they are set. Hashes
+/// and recordings of requests without them stay the same.
+pub(crate) fn add_later_options(value: &mut Value, request: &ChatRequest) {
+    if request.top_p.is_some() {
+        value["top_p"] = decimal(request.top_p);
+    }
+    if !request.stop.is_empty() {
+        value["stop"] = json!(request.stop);
+    }
+    if let Some(seed) = request.seed {
+        value["seed"] = seed.into();
+    }
 }
 
 /// Messages as `{role, content}`, where the content is a text or a list of parts.
@@ -39,8 +55,8 @@ pub(crate) fn tool(spec: &ToolSpec) -> Value {
     })
 }
 
-/// The temperature in its shortest decimal form: 0.7, not 0.699999988079071.
-pub(crate) fn temperature(value: Option<f32>) -> Value {
+/// A number in its shortest decimal form: 0.7, not 0.699999988079071.
+pub(crate) fn decimal(value: Option<f32>) -> Value {
     // The shortest text of an f32 parses as the f64 nearest to the intended decimal number.
     let number = value.and_then(|value| value.to_string().parse::<f64>().ok());
     number.map_or(Value::Null, Value::from)

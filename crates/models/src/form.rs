@@ -51,8 +51,6 @@ impl Form {
         }
         if offered.is_empty() {
             let messages = request.messages.iter().map(plain).collect();
-            // A choice that requires a tool is not changed, so that the request is rejected later
-            // with its name.
             let request = ChatRequest { messages, tools: Vec::new(), ..request.clone() };
             return Self { request, stage: Stage::Words, answer: None };
         }

@@ -16,6 +16,7 @@ mod extras;
 pub mod fingerprint;
 pub mod form;
 mod limiter;
+mod options;
 pub mod price;
 pub mod prompt_hash;
 mod protocol;

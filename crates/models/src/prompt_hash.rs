@@ -7,7 +7,8 @@ use weftwork_types::canonical::{self, Hash};
 /// Version of the hashed payload. Every change of the payload needs a new version.
 pub const VERSION: &str = "v1";
 
-/// Hashes the inputs that determine an answer: model, messages, temperature, token limit and tools.
+/// Hashes the inputs that determine an answer: model, messages, temperature, `top_p`, `stop`, `seed`,
+/// token limit and tools.
 ///
 /// Ids, callers and other data that only serve correlation or billing are left out. Only
 /// [`crate::ModelCaller`] computes this hash.
@@ -17,9 +18,10 @@ pub(crate) fn prompt_hash(model: &str, request: &ChatRequest) -> Hash {
         "prompt_hash_version": VERSION,
         "model": model,
         "messages": fingerprint::messages(&request.messages),
-        "temperature": fingerprint::temperature(request.temperature),
+        "temperature": fingerprint::decimal(request.temperature),
         "max_tokens": request.max_tokens,
     });
+    fingerprint::add_later_options(&mut payload, request);
     if !request.tools.is_empty() {
         payload["tools"] = request.tools.iter().map(fingerprint::tool).collect();
     }
@@ -137,8 +139,11 @@ mod tests {
     #[test]
     fn what_decides_about_the_answer_makes_one() {
         let base = prompt_hash("openai:m", &with_call("c"));
-        let changed: [fn(&mut ChatRequest); 5] = [
+        let changed: [fn(&mut ChatRequest); 8] = [
             |r| r.temperature = None,
+            |r| r.top_p = Some(0.9),
+            |r| r.stop = vec!["END".to_owned()],
+            |r| r.seed = Some(7),
             |r| r.max_tokens = Some(99),
             |r| r.tools.clear(),
             |r| r.messages[0] = message("m1", Role::User, "hallo"),
@@ -150,6 +155,40 @@ mod tests {
             assert_ne!(prompt_hash("openai:m", &request), base);
         }
         assert_ne!(prompt_hash("groq:m", &with_call("c")), base);
+    }
+
+    /// Requests with options of later versions: each value makes another hash, and a request without
+    /// them has the payload of the first version.
+    #[test]
+    fn later_options_are_hashed_only_where_they_are_set() {
+        let with = |seed: Option<i64>, top_p: Option<f32>, stop: &[&str]| {
+            let stop = stop.iter().map(|text| (*text).to_owned()).collect();
+            ChatRequest { seed, top_p, stop, ..plain() }
+        };
+        let all = with(Some(-1), Some(0.9), &["END"]);
+        let payload = r#"{"max_tokens":null,"messages":[{"content":"hello","role":"user"}],"model":"openai:m","prompt_hash_version":"v1","seed":-1,"stop":["END"],"temperature":null,"top_p":0.9}"#;
+        assert_eq!(prompt_hash("openai:m", &all), canonical::hash_bytes(payload.as_bytes()));
+        let first = r#"{"max_tokens":null,"messages":[{"content":"hello","role":"user"}],"parallel_tool_calls":null,"response_schema":null,"temperature":null,"tool_choice":"auto","tools":[]}"#;
+        assert_eq!(canonical::to_string(&fingerprint::request(&plain())), first);
+        let others = [
+            with(None, None, &[]),
+            with(Some(1), None, &[]),
+            with(Some(2), None, &[]),
+            with(None, Some(0.5), &[]),
+            with(None, Some(0.9), &[]),
+            with(None, None, &["a"]),
+            with(None, None, &["b"]),
+            with(None, None, &["a", "b"]),
+            with(None, None, &["b", "a"]),
+        ];
+        for hashes in [
+            others.each_ref().map(|request| prompt_hash("openai:m", request)),
+            others.each_ref().map(|request| canonical::hash(&fingerprint::request(request))),
+        ] {
+            let different: std::collections::BTreeSet<_> =
+                hashes.iter().map(ToString::to_string).collect();
+            assert_eq!(different.len(), others.len());
+        }
     }
 
     #[test]

@@ -206,6 +206,10 @@ impl<M: ChatModel + ?Sized> ChatModel for Recorder<M> {
         self.model.check_medium(media)
     }
 
+    fn check_options(&self, request: &ChatRequest) -> Result<(), String> {
+        self.model.check_options(request)
+    }
+
     fn token_limits(&self) -> TokenLimits {
         self.model.token_limits()
     }

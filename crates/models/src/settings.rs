@@ -219,6 +219,10 @@ impl ChatModel for ConfiguredModel {
         self.model.check_medium(media)
     }
 
+    fn check_options(&self, request: &ChatRequest) -> Result<(), String> {
+        self.model.check_options(request)
+    }
+
     fn token_limits(&self) -> TokenLimits {
         self.model.token_limits()
     }

@@ -337,7 +337,7 @@ export type UsageFact = {
   cost_micro_usd?: number | null;
   /** Call id assigned by the provider. */
   provider_call_id?: string | null;
-  /** Hash of model, messages, temperature, maximum tokens and tools. */
+  /** Hash of model, messages, temperature, `top_p`, `stop`, `seed`, maximum tokens and tools. */
   prompt_hash: Hash;
   /** Start of the attempt. */
   started_at: Timestamp;

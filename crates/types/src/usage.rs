@@ -34,7 +34,7 @@ pub struct UsageFact {
     /// Call id assigned by the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_call_id: Option<String>,
-    /// Hash of model, messages, temperature, maximum tokens and tools.
+    /// Hash of model, messages, temperature, `top_p`, `stop`, `seed`, maximum tokens and tools.
     pub prompt_hash: Hash,
     /// Start of the attempt.
     pub started_at: Timestamp,

@@ -13,7 +13,7 @@ fn what_a_model_can_do_is_shown_without_a_key() {
     };
     let sonnet = shown("anthropic:claude-sonnet-4-5");
     assert_eq!(sonnet["protocol"], "anthropic");
-    assert_eq!(sonnet["cannot"], json!(["audio", "video"]));
+    assert_eq!(sonnet["cannot"], json!(["audio", "video", "seed"]));
     assert_eq!(
         (&sonnet["context_tokens"], &sonnet["output_tokens"]),
         (&json!(200_000), &json!(64_000))

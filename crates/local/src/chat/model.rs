@@ -93,8 +93,8 @@ impl ChatModel for LocalModel {
     }
 
     fn lacks(&self) -> &[Capability] {
-        // It makes one call at a time.
-        &[Capability::ParallelToolCalls]
+        // It makes one call at a time, and checks its sentences about results as a whole.
+        &[Capability::ParallelToolCalls, Capability::Stop]
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

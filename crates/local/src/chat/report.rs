@@ -173,6 +173,8 @@ impl Sentence {
 pub(super) fn words_plan<'p>(request: &ChatRequest) -> Plan<'p> {
     Plan {
         temperature: request.temperature.unwrap_or(0.0),
+        top_p: request.top_p.unwrap_or(1.0),
+        seed: request.seed.unwrap_or_default(),
         ..Plan::words(request.max_tokens.map_or(WORDS_MAX, |n| n as usize))
     }
 }

@@ -13,6 +13,7 @@ mod end;
 mod failure;
 mod fields;
 mod gemini;
+mod limits;
 mod media;
 mod model;
 mod openai;
@@ -31,7 +32,7 @@ pub use quirk::{Quirk, Quirks};
 pub(crate) use url::base_url;
 
 use crate::Capability;
-use crate::chat::{ChatRequest, ToolChoice};
+use crate::chat::ChatRequest;
 use decoder::Reader;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -82,7 +83,10 @@ impl Protocol {
     fn lacks(self) -> &'static [Capability] {
         match self {
             Self::Openai => &[Capability::Video],
-            Self::OpenaiResponses | Self::Anthropic => &[Capability::Audio, Capability::Video],
+            Self::OpenaiResponses => {
+                &[Capability::Audio, Capability::Video, Capability::Stop, Capability::Seed]
+            }
+            Self::Anthropic => &[Capability::Audio, Capability::Video, Capability::Seed],
             Self::Gemini => &[Capability::SerialToolCalls],
         }
     }
@@ -98,7 +102,6 @@ impl Protocol {
         request: &ChatRequest,
         config: &ServerConfig,
     ) -> Result<Outgoing, String> {
-        check_choice(request)?;
         match self {
             Self::Openai => openai::write(model, request, config),
             Self::OpenaiResponses => responses::write(model, reasons, request, config),
@@ -138,20 +141,6 @@ impl Protocol {
             Self::Anthropic => ("x-api-key", key.to_owned()),
             Self::Gemini => ("x-goog-api-key", key.to_owned()),
         }
-    }
-}
-
-/// Checks that a choice of tools can be followed.
-fn check_choice(request: &ChatRequest) -> Result<(), String> {
-    let offered = |name: &String| request.tools.iter().any(|tool| tool.wire_name() == *name);
-    match &request.tool_choice {
-        ToolChoice::Named(name) if !offered(name) => {
-            Err(format!("tool choice names `{name}`, which is not among the tools"))
-        }
-        ToolChoice::Required if request.tools.is_empty() => {
-            Err("tool choice is `required`, but there are no tools".to_owned())
-        }
-        _ => Ok(()),
     }
 }
 

@@ -55,8 +55,8 @@ pub(crate) fn facts(id: &str, protocol: Protocol, quirks: &Quirks) -> ModelFacts
     let mut facts = capability::facts(id);
     facts.lacks.extend(protocol.lacks());
     if quirks.has(Quirk::ToolsAsSchema) {
-        // The schema of an answer has one call.
-        facts.lacks.push(Capability::ParallelToolCalls);
+        // The schema of an answer has one call, and a stop text would cut the JSON of it.
+        facts.lacks.extend([Capability::ParallelToolCalls, Capability::Stop]);
     }
     facts.lacks.sort_unstable();
     facts.lacks.dedup();
@@ -101,6 +101,10 @@ impl ChatModel for HttpModel {
 
     fn check_medium(&self, media: &Media) -> Result<(), String> {
         self.config.protocol.check_medium(media)
+    }
+
+    fn check_options(&self, request: &ChatRequest) -> Result<(), String> {
+        self.config.protocol.check_options(request)
     }
 
     fn token_limits(&self) -> TokenLimits {

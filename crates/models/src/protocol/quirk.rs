@@ -14,6 +14,8 @@ pub enum Quirk {
     ToolsAsSchema,
     /// The server expects `max_completion_tokens` instead of `max_tokens`.
     MaxCompletionTokens,
+    /// The server expects `random_seed` instead of `seed`.
+    RandomSeed,
     /// The server rejects `stream_options`; it reports usage unasked or not at all.
     NoStreamOptions,
     /// The server accepts ids of tool calls with nine letters and digits only.

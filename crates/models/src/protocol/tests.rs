@@ -18,8 +18,6 @@ use proptest::prelude::*;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::time::Duration;
-use weftwork_types::MessageId;
-use weftwork_types::message::{Message, Role};
 use weftwork_types::port::EgressError;
 use weftwork_types::usage::Tokens;
 
@@ -234,19 +232,6 @@ fn an_answer_cut_anywhere_before_its_end_is_truncated() {
                     Err(other) => panic!("{protocol:?} cut at {at}: {other}"),
                 }
             }
-        }
-    }
-}
-
-#[test]
-fn a_choice_of_tools_that_cannot_be_followed_is_refused() {
-    let message = Message::text(MessageId::new("m1").expect("an id"), Role::User, "hi");
-    for protocol in samples().map(|sample| sample.protocol) {
-        for tool_choice in [ToolChoice::Required, ToolChoice::Named("add".to_owned())] {
-            let messages = vec![message.clone()];
-            let request = ChatRequest { messages, tool_choice, ..Default::default() };
-            let refused = protocol.write("m", true, &request, &config(protocol));
-            assert!(refused.is_err_and(|what| what.contains("tool choice")), "{protocol:?}");
         }
     }
 }

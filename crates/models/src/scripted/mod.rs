@@ -55,7 +55,8 @@ impl fmt::Debug for Script {
 
 impl ScriptedModel {
     /// Creates a model that compares the words of a request with each tool's name, description and
-    /// examples, and extracts the arguments of matching tools.
+    /// examples, and extracts the arguments of matching tools. Its texts end before the stop texts of
+    /// a request. Options of the sampling change nothing: the rules have one answer.
     #[must_use]
     pub fn rules() -> Self {
         Self::with(Script::Rules, "rules")

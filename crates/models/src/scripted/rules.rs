@@ -26,13 +26,19 @@ pub(super) fn answer(request: &ChatRequest) -> Step {
     };
     let said: usize = request.messages.iter().map(|message| message.joined_text().len()).sum();
     let output = match calls.is_empty() {
-        true => MARK.to_owned() + &turn.text(&request.tools),
+        true => MARK.to_owned() + before_stop(&turn.text(&request.tools), &request.stop),
         false => String::new(),
     };
     let output_bytes = output.len() + json!(calls).to_string().len();
     let tokens = Tokens::estimated(said as u64 / 4, output_bytes as u64 / 4);
     let step = if calls.is_empty() { Step::text(output) } else { Step::calls(calls) };
     step.using(tokens)
+}
+
+/// The part of a text before the first of the texts that end it.
+fn before_stop<'a>(text: &'a str, stop: &[String]) -> &'a str {
+    let end = stop.iter().filter_map(|stop| text.find(stop.as_str())).min();
+    &text[..end.unwrap_or(text.len())]
 }
 
 /// The conversation since the user's last message.

@@ -165,6 +165,15 @@ fn two_wishes_in_one_message_are_two_calls() {
 }
 
 #[test]
+fn texts_end_before_the_first_stop_text() {
+    let mut talk = Talk::with(order_desk());
+    talk.request.stop = vec!["A1001".to_owned(), ", status".to_owned(), "[scripted".to_owned()];
+    talk.say("Where is order A1001?");
+    let shipped = json!({"order_id": "A1001", "status": "shipped"});
+    assert_eq!(talk.results(&[(shipped, false)]).1, "Lookup order: order id ");
+}
+
+#[test]
 fn results_become_sentences() {
     let mut talk = Talk::with(order_desk());
     talk.say("Where is order A1001 and what is the weather in Rome?");

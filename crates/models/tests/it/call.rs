@@ -120,6 +120,33 @@ async fn an_option_that_the_model_lacks_is_refused_and_a_recorded_answer_is_reus
 }
 
 #[tokio::test]
+async fn an_option_of_the_sampling_makes_another_call_whose_answer_is_reused() {
+    let desk = Desk::new();
+    let clock = ManualClock::moved_by_sleeps();
+    let stop = |text: &str| vec![text.to_owned()];
+    let requests = [
+        request("hi"),
+        ChatRequest { seed: Some(1), ..request("hi") },
+        ChatRequest { seed: Some(2), ..request("hi") },
+        ChatRequest { top_p: Some(0.5), ..request("hi") },
+        ChatRequest { top_p: Some(0.6), ..request("hi") },
+        ChatRequest { stop: stop("a"), ..request("hi") },
+        ChatRequest { stop: stop("b"), ..request("hi") },
+    ];
+    let steps = (0..requests.len()).map(|number| Step::text(number.to_string()).using(USED));
+    let model = ScriptedModel::from_steps(steps);
+    for round in ["made", "reused"] {
+        for (number, request) in requests.iter().enumerate() {
+            let context = desk.context(&clock);
+            let answer = ModelCaller::default().call(&model, request.clone(), &context).await;
+            let text = answer.expect("an answer").message.joined_text();
+            assert_eq!(text, number.to_string(), "{round}");
+        }
+        assert_eq!(model.calls(), requests.len(), "{round}");
+    }
+}
+
+#[tokio::test]
 async fn ids_of_answers_and_calls_are_functions_of_the_call() {
     let clock = ManualClock::moved_by_sleeps();
     let mut seen = Vec::new();

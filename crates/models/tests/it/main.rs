@@ -8,6 +8,7 @@ mod desk;
 mod encoded;
 mod live;
 mod openai;
+mod options;
 mod paused;
 mod protocols;
 mod refusals;

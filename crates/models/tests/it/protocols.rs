@@ -5,6 +5,7 @@
 
 use crate::desk::{Desk, request};
 use crate::openai::weather;
+use crate::options;
 use crate::server::{configured, server};
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
@@ -23,13 +24,13 @@ use weftwork_types::usage::{Tokens, UsageStatus};
 /// Timeout for servers that send nothing, below the time limit of a test.
 const PATIENCE_MS: u64 = 1_000;
 /// Timeout for servers that answer, longer than a busy machine takes.
-const ENOUGH_MS: u64 = 60_000;
+pub(crate) const ENOUGH_MS: u64 = 60_000;
 
 pub(crate) const PROTOCOLS: [&str; 4] = ["openai", "openai_responses", "anthropic", "gemini"];
 
 /// A part of an answer.
 #[derive(Clone, Copy)]
-enum Said {
+pub(crate) enum Said {
     Text(&'static str),
     Reasoning(&'static str),
     Call(&'static str, &'static str),
@@ -193,16 +194,16 @@ fn streamed(protocol: &str, documents: &[Value]) -> Reply {
     if protocol == "openai" { reply.piece("data: [DONE]\n\n") } else { reply }
 }
 
-fn answer(protocol: &str, said: &[Said], usage: bool) -> Reply {
+pub(crate) fn answer(protocol: &str, said: &[Said], usage: bool) -> Reply {
     streamed(protocol, &documents(protocol, said, usage)).end()
 }
 
-async fn playing(reply: Reply) -> LoopbackServer {
+pub(crate) async fn playing(reply: Reply) -> LoopbackServer {
     server(move |_, _| reply.clone()).await
 }
 
 /// Makes one attempt.
-async fn ask(
+pub(crate) async fn ask(
     protocol: &str,
     server: &LoopbackServer,
     request: ChatRequest,
@@ -214,14 +215,18 @@ async fn ask(
     ModelCaller::new(RetryPolicy::once()).call(&*model, request, &desk.context(&clock)).await
 }
 
-async fn answered(protocol: &str, said: &[Said], request: ChatRequest) -> (ChatResponse, Value) {
+pub(crate) async fn answered(
+    protocol: &str,
+    said: &[Said],
+    request: ChatRequest,
+) -> (ChatResponse, Value) {
     let server = playing(answer(protocol, said, true)).await;
     let found = ask(protocol, &server, request, &Desk::new(), ENOUGH_MS).await;
     let body = body(&server.received()[0]);
     (found.expect("an answer"), body)
 }
 
-fn body(received: &Received) -> Value {
+pub(crate) fn body(received: &Received) -> Value {
     serde_json::from_slice(&received.body).expect("JSON")
 }
 
@@ -237,12 +242,12 @@ async fn failed(protocol: &str, reply: Reply, ms: u64) -> ModelError {
     *error.error
 }
 
-fn with_tools(choice: ToolChoice) -> ChatRequest {
+pub(crate) fn with_tools(choice: ToolChoice) -> ChatRequest {
     ChatRequest { tools: vec![weather()], tool_choice: choice, ..request("Weather in Oslo?") }
 }
 
 /// A cell of the table.
-type Cell = Result<(), String>;
+pub(crate) type Cell = Result<(), String>;
 
 async fn text(protocol: &str) -> Cell {
     let said = [Said::Text("Hel"), Said::Text("lo 🧵")];
@@ -295,24 +300,6 @@ async fn tool_choices(protocol: &str) -> Cell {
     bodies.dedup();
     assert_eq!(bodies.len(), 4, "{protocol}: each choice is another request");
     Ok(())
-}
-
-async fn parallel_off(protocol: &str) -> Cell {
-    let request = ChatRequest { parallel_tool_calls: Some(false), ..with_tools(ToolChoice::Auto) };
-    let server = playing(answer(protocol, &[Said::Text("ok")], true)).await;
-    match ask(protocol, &server, request, &Desk::new(), ENOUGH_MS).await {
-        Ok(_) => {
-            let body = body(&server.received()[0]).to_string();
-            assert!(body.contains("parallel_tool"), "{protocol}: {body}");
-            Ok(())
-        }
-        Err(error) => {
-            assert_eq!((error.code().0, error.attempts), ("W0310", 0), "{error}");
-            assert!(error.to_string().contains("parallel_tool_calls"), "{error}");
-            assert!(server.received().is_empty(), "refused before the call");
-            Err("refused by name".to_owned())
-        }
-    }
 }
 
 async fn usage(protocol: &str) -> Cell {
@@ -469,7 +456,11 @@ async fn every_protocol_passes_the_suite() {
             ("reasoning", reasoning(protocol).boxed()),
             ("parallel calls in fragments", parallel_calls(protocol).boxed()),
             ("tool choice auto, none, required, named", tool_choices(protocol).boxed()),
-            ("parallel calls off", parallel_off(protocol).boxed()),
+            ("tool choice of tools that are not there", options::missing_tools(protocol).boxed()),
+            ("parallel calls off", options::parallel_off(protocol).boxed()),
+            ("top_p", options::sampling(protocol, "top_p").boxed()),
+            ("stop", options::sampling(protocol, "stop").boxed()),
+            ("seed", options::sampling(protocol, "seed").boxed()),
             ("usage with cached tokens", usage(protocol).boxed()),
             ("no usage", no_usage(protocol).boxed()),
             ("structured output, object and list", schemas(protocol).boxed()),
@@ -495,7 +486,10 @@ async fn every_protocol_passes_the_suite() {
         [
             "| openai | reasoning | read; it has no signatures |",
             "| openai | video | refused by name |",
+            "| openai_responses | stop | refused by name |",
+            "| openai_responses | seed | refused by name |",
             "| openai_responses | video | refused by name |",
+            "| anthropic | seed | refused by name |",
             "| anthropic | video | refused by name |",
             "| gemini | parallel calls off | refused by name |",
         ]

@@ -11,6 +11,7 @@ mod evaluation_errors;
 mod evaluation_kills;
 mod generated;
 mod instances;
+mod model_options;
 mod node_errors;
 mod policies;
 mod redaction;

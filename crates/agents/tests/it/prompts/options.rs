@@ -71,6 +71,9 @@ async fn options_reach_the_model_and_what_it_lacks_is_refused_by_name() {
     let steps = || vec![Step::calls(vec![note("x")]), Step::text("Done.")];
     let config = ModelConfig {
         temperature: Some(0.5),
+        top_p: Some(0.9),
+        stop: vec!["END".to_owned()],
+        seed: Some(7),
         max_tokens: Some(100),
         parallel_tool_calls: None,
         tool_choice: ToolChoice::Named("take_note".to_owned()),
@@ -82,12 +85,19 @@ async fn options_reach_the_model_and_what_it_lacks_is_refused_by_name() {
     let requests = model.requests();
     let [first, second] = &requests[..] else { panic!("two requests") };
     assert_eq!((first.temperature, first.max_tokens), (Some(0.5), Some(100)));
+    for sent in [first, second] {
+        assert_eq!((sent.top_p, sent.seed), (Some(0.9), Some(7)));
+        assert_eq!(sent.stop, ["END"]);
+    }
     assert_eq!(first.parallel_tool_calls, Some(true), "on where the model has the option");
     assert_eq!(first.tool_choice, ToolChoice::Named("take_note".to_owned()));
     assert_eq!(second.tool_choice, ToolChoice::Auto, "an answer must be possible");
 
     for (lacks, config) in [
         (Capability::Temperature, config.clone()),
+        (Capability::TopP, config.clone()),
+        (Capability::Stop, config.clone()),
+        (Capability::Seed, config.clone()),
         (Capability::MaxTokens, config.clone()),
         (Capability::ToolChoice, config.clone()),
         (

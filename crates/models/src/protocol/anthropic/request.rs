@@ -42,7 +42,13 @@ fn body(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result<Val
     }
     set("messages", messages(model, request, config)?);
     if request.temperature.is_some() {
-        set("temperature", fingerprint::temperature(request.temperature));
+        set("temperature", fingerprint::decimal(request.temperature));
+    }
+    if request.top_p.is_some() {
+        set("top_p", fingerprint::decimal(request.top_p));
+    }
+    if !request.stop.is_empty() {
+        set("stop_sequences", json!(request.stop));
     }
     if !request.tools.is_empty() {
         set("tools", request.tools.iter().map(tool).collect());

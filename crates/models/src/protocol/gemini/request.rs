@@ -77,7 +77,16 @@ fn generation(request: &ChatRequest) -> Map<String, Value> {
     let mut config = Map::new();
     let mut set = |name: &str, value: Value| config.insert(name.to_owned(), value);
     if request.temperature.is_some() {
-        set("temperature", fingerprint::temperature(request.temperature));
+        set("temperature", fingerprint::decimal(request.temperature));
+    }
+    if request.top_p.is_some() {
+        set("topP", fingerprint::decimal(request.top_p));
+    }
+    if !request.stop.is_empty() {
+        set("stopSequences", json!(request.stop));
+    }
+    if let Some(seed) = request.seed {
+        set("seed", seed.into());
     }
     if let Some(limit) = request.max_tokens {
         set("maxOutputTokens", limit.into());

@@ -35,7 +35,17 @@ fn body(model: &str, request: &ChatRequest, config: &ServerConfig) -> Result<Val
         set("stream_options", json!({"include_usage": true}));
     }
     if request.temperature.is_some() {
-        set("temperature", fingerprint::temperature(request.temperature));
+        set("temperature", fingerprint::decimal(request.temperature));
+    }
+    if request.top_p.is_some() {
+        set("top_p", fingerprint::decimal(request.top_p));
+    }
+    if !request.stop.is_empty() {
+        set("stop", json!(request.stop));
+    }
+    if let Some(seed) = request.seed {
+        let random = config.quirks.has(Quirk::RandomSeed);
+        set(if random { "random_seed" } else { "seed" }, seed.into());
     }
     if let Some(limit) = request.max_tokens {
         let completion = config.quirks.has(Quirk::MaxCompletionTokens);

@@ -42,7 +42,10 @@ fn body(
         set("include", json!(["reasoning.encrypted_content"]));
     }
     if request.temperature.is_some() {
-        set("temperature", fingerprint::temperature(request.temperature));
+        set("temperature", fingerprint::decimal(request.temperature));
+    }
+    if request.top_p.is_some() {
+        set("top_p", fingerprint::decimal(request.top_p));
     }
     if let Some(limit) = request.max_tokens {
         set("max_output_tokens", limit.into());

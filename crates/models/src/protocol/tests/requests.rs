@@ -84,6 +84,7 @@ fn request() -> ChatRequest {
         tools: vec![lookup()],
         tool_choice: ToolChoice::Named("orders__lookup".to_owned()),
         temperature: Some(0.7),
+        top_p: Some(0.9),
         max_tokens: Some(50),
         ..ChatRequest::default()
     }
@@ -105,6 +106,7 @@ fn anthropic() {
     let request = ChatRequest {
         parallel_tool_calls: Some(false),
         response_schema: Some(json!({"type": "object"})),
+        stop: vec!["END".to_owned(), "\n#".to_owned()],
         ..request()
     };
     let tools = json!([{
@@ -112,7 +114,8 @@ fn anthropic() {
         "input_schema": {"type": "object"},
     }]);
     let expected = json!({
-        "model": "m", "max_tokens": 50, "stream": true, "temperature": 0.7,
+        "model": "m", "max_tokens": 50, "stream": true, "temperature": 0.7, "top_p": 0.9,
+        "stop_sequences": ["END", "\n#"],
         "system": [{"type": "text", "text": "be brief"}],
         "messages": [
             {"role": "user", "content": [
@@ -151,7 +154,12 @@ fn anthropic() {
 
 #[test]
 fn gemini() {
-    let request = ChatRequest { response_schema: Some(json!({"type": "object"})), ..request() };
+    let request = ChatRequest {
+        response_schema: Some(json!({"type": "object"})),
+        stop: vec!["END".to_owned(), "\n#".to_owned()],
+        seed: Some(-7),
+        ..request()
+    };
     let expected = json!({
         "systemInstruction": {"parts": [{"text": "be brief"}]},
         "contents": [
@@ -190,7 +198,8 @@ fn gemini() {
             "mode": "ANY", "allowedFunctionNames": ["orders__lookup"],
         }},
         "generationConfig": {
-            "temperature": 0.7, "maxOutputTokens": 50,
+            "temperature": 0.7, "topP": 0.9, "maxOutputTokens": 50,
+            "stopSequences": ["END", "\n#"], "seed": -7,
             "responseMimeType": "application/json",
             "responseJsonSchema": {"type": "object"},
         },
@@ -206,7 +215,7 @@ fn openai_responses() {
         ..request()
     };
     let expected = json!({
-        "model": "m", "stream": true, "store": false, "temperature": 0.7,
+        "model": "m", "stream": true, "store": false, "temperature": 0.7, "top_p": 0.9,
         "max_output_tokens": 50, "include": ["reasoning.encrypted_content"],
         "input": [
             {"role": "system", "content": "be brief"},
@@ -241,6 +250,39 @@ fn openai_responses() {
     let config = config(Protocol::OpenaiResponses);
     let outgoing = Protocol::OpenaiResponses.write("m", false, &request, &config);
     assert_eq!(outgoing.expect("a body").body.get("include"), None);
+}
+
+#[test]
+fn a_request_without_options_has_no_member_of_them() {
+    let messages = vec![message("u", Role::User, vec![text("hi")])];
+    let plain = ChatRequest { messages, ..ChatRequest::default() };
+    for (protocol, expected) in [
+        (
+            Protocol::Openai,
+            json!({
+                "model": "m", "stream": true, "stream_options": {"include_usage": true},
+                "messages": [{"role": "user", "content": "hi"}],
+            }),
+        ),
+        (
+            Protocol::OpenaiResponses,
+            json!({
+                "model": "m", "stream": true, "store": false,
+                "include": ["reasoning.encrypted_content"],
+                "input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}],
+            }),
+        ),
+        (
+            Protocol::Anthropic,
+            json!({
+                "model": "m", "stream": true, "max_tokens": 8192,
+                "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
+            }),
+        ),
+        (Protocol::Gemini, json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]})),
+    ] {
+        assert_eq!(body(protocol, &plain), expected, "{protocol:?}");
+    }
 }
 
 #[test]

@@ -91,6 +91,9 @@ fn every_option_has_its_member() {
         tools: vec![add()],
         tool_choice: ToolChoice::Named("math__add".to_owned()),
         temperature: Some(0.7),
+        top_p: Some(0.9),
+        stop: vec!["END".to_owned(), "\n#".to_owned()],
+        seed: Some(i64::MIN),
         max_tokens: Some(50),
         parallel_tool_calls: Some(false),
         response_schema: Some(json!({"type": "string"})),
@@ -102,7 +105,8 @@ fn every_option_has_its_member() {
         Ok(json!({
             "model": "m", "stream": true,
             "messages": [{"role": "user", "content": "hi"}],
-            "temperature": 0.7, "max_completion_tokens": 50, "parallel_tool_calls": false,
+            "temperature": 0.7, "top_p": 0.9, "stop": ["END", "\n#"], "seed": i64::MIN,
+            "max_completion_tokens": 50, "parallel_tool_calls": false,
             "tools": [{"type": "function", "function": {
                 "name": "math__add", "description": "adds", "parameters": {"type": "object"},
             }}],
@@ -112,6 +116,13 @@ fn every_option_has_its_member() {
             }},
         }))
     );
+}
+
+#[test]
+fn a_seed_has_the_name_that_the_server_expects() {
+    let request = ChatRequest { seed: Some(7), ..request() };
+    let body = body("m", &request, &config(&[Quirk::RandomSeed])).expect("a body");
+    assert_eq!((&body["random_seed"], body.get("seed")), (&json!(7), None));
 }
 
 #[test]
