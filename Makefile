@@ -32,7 +32,7 @@ test-full: ## run the same checks and the long-running ones
 	$(CARGO) xtask suite --tier full
 
 .PHONY: test-live
-test-live: ## run the demo against a real OpenAI-compatible server with the same weights
+test-live: ## run the demo against a real OpenAI-compatible server with the same weights, and on each provider with a key
 	scripts/test-live.sh
 
 .PHONY: eval

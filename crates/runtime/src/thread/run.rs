@@ -16,7 +16,7 @@ use weftwork_graph::run_loop::{CheckpointRef, Modes, StreamItem};
 use weftwork_types::BoxFuture;
 use weftwork_types::caller::Caller;
 use weftwork_types::message::Message;
-use weftwork_types::port::RunHandle;
+use weftwork_types::port::{Limits, RunHandle};
 use weftwork_types::run::{
     Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunRef, RunRequest, Stops, Within,
 };
@@ -65,9 +65,11 @@ impl ThreadRun {
         Self { thread: thread.clone(), input, caller: None, deadline, options }
     }
 
-    /// Replaces all options. The checkpoint chosen with [`Thread::at`] stays.
+    /// Replaces all options that were set before. The checkpoint chosen with [`Thread::at`] stays,
+    /// and a deadline unless the options have one.
     pub fn options(mut self, options: RunOptions) -> Self {
         let RunOptions { at, within, .. } = self.options;
+        self.deadline = self.deadline.filter(|_| options.deadline.is_none());
         let at = at.or(options.at);
         let within = within.or(options.within);
         self.options = RunOptions { at, within, ..options };
@@ -113,6 +115,12 @@ impl ThreadRun {
     /// with the run: another process that continues the run observes it too.
     pub fn deadline(mut self, limit: Duration) -> Self {
         self.deadline = Some(limit);
+        self
+    }
+
+    /// Limits what the run uses, together with the runs that it continues.
+    pub fn budget(mut self, limits: Limits) -> Self {
+        self.options.budget = Some(limits);
         self
     }
 

@@ -12,13 +12,13 @@ use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, List, NodeError, NodeResult, Question, Routes, RuntimeError,
     START, State,
 };
-use weftwork_runtime::{Runtime, Thread};
+use weftwork_runtime::{RolledBack, Runtime, Thread};
 use weftwork_store::{NewRun, Store, StoreError};
 use weftwork_testkit::ManualClock;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::Message;
-use weftwork_types::port::Dependencies;
-use weftwork_types::run::{Multitask, RunCommand, RunInput, RunOutcome, Stops, Target};
+use weftwork_types::port::{Clock, Dependencies, Limits};
+use weftwork_types::run::{Multitask, RunCommand, RunInput, RunOptions, RunOutcome, Stops, Target};
 use weftwork_types::{CheckpointId, OrgId, Principal};
 
 #[derive(State)]
@@ -282,6 +282,31 @@ async fn a_deadline_cuts_a_hosted_run_off_and_a_cancelled_one_ends() {
     assert_eq!(order.cancel().await, Ok(1));
     assert_eq!(run.outcome.await, RunOutcome::cancelled());
     assert_eq!(order.cancel().await, Ok(0));
+}
+
+#[tokio::test]
+async fn options_replace_a_deadline_only_by_their_own() {
+    let clock = Arc::new(ManualClock::new());
+    let built = Graph::<Refund>::new("refund")
+        .node("forever", async |_: State<Refund>| -> RefundUpdate { std::future::pending().await })
+        .edge(START, "forever");
+    let builder = Runtime::builder(store()).graph("refund", built.build().expect("sound"));
+    let runtime = builder.clock(clock.clone()).open().await.expect("opens");
+    let order = runtime.thread("refund", "t").expect("valid names");
+    let minute = Duration::from_secs(60);
+    let own = clock.now().plus(Duration::from_secs(5));
+    let with_own = RunOptions { deadline: Some(own), ..RunOptions::default() };
+    let limits = Limits::tokens(7);
+    for (options, expected) in [(RunOptions::default(), clock.now().plus(minute)), (with_own, own)]
+    {
+        let run = order.start(json!({})).deadline(minute).options(options).budget(limits);
+        let run = run.begin().await.expect("accepted");
+        let runs = order.runs(RolledBack::Omitted).await.expect("reads");
+        let stored = &runs.last().expect("a run").new.options;
+        assert_eq!((stored.deadline, stored.budget), (Some(expected), Some(limits)));
+        assert_eq!(order.cancel().await, Ok(1));
+        assert_eq!(run.outcome.await, RunOutcome::cancelled());
+    }
 }
 
 #[tokio::test]
