@@ -1,0 +1,212 @@
+//! Processes that are killed while they save events of a session: what is stored is a prefix of what
+//! each dispatched, with every event that was acknowledged, and none twice.
+
+use crate::stores;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weftwork::agents::Evaluator;
+use weftwork::models::ScriptedModel;
+use weftwork::models::scripted::Step;
+use weftwork::prelude::*;
+use weftwork::runtime::LeaseConfig;
+use weftwork::store::Store;
+use weftwork::types::ThreadId;
+use weftwork::types::run::Answers;
+
+/// Names the folder of a story, in the process that is killed.
+const FOLDER: &str = "WEFT_TEST_SAVES";
+/// Names the number of that process.
+const NUMBER: &str = "WEFT_TEST_SAVES_NUMBER";
+/// Names the schema of a story in Postgres.
+const SCHEMA: &str = "WEFT_TEST_SAVES_SCHEMA";
+const KILLS: usize = 20;
+/// Events of one save.
+const BATCH: usize = 3;
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Note(String);
+
+impl Slice for Note {
+    const NAME: &'static str = "notes";
+    type Event = Note;
+
+    fn reduce(mut notes: Vec<Self>, note: Note) -> Vec<Self> {
+        notes.push(note);
+        notes
+    }
+}
+
+fn prompt() -> Prompt<()> {
+    let task = Section::new("task", "Task", "Ask.").ask_human();
+    Prompt::<()>::builder("tests", "ask", "Ask").section(task).build().expect("sound")
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(std::env::var_os(FOLDER).expect("the folder of the story"))
+}
+
+fn store() -> Arc<dyn Store> {
+    match std::env::var(SCHEMA) {
+        Ok(schema) => stores::postgres(&schema),
+        Err(_) => stores::sqlite(&folder()),
+    }
+}
+
+fn add_line(file: &str, line: &str) {
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(folder().join(file));
+    writeln!(file.expect("opens"), "{line}").expect("writes");
+}
+
+fn texts(session: &Session) -> Vec<String> {
+    let notes = session.query::<Note>().expect("notes");
+    notes.all().iter().map(|note| note.0.clone()).collect()
+}
+
+/// Opens the session, and records its events. The first process of a story leaves a question open;
+/// the last one answers it. All others save events until they are killed.
+async fn tell(number: usize) {
+    let beat = Duration::from_millis(50);
+    let lease = LeaseConfig { renew_every: beat, lease: beat * 6, look_every: beat };
+    let ask = Step::calls(vec![("ask_human".to_owned(), json!({"question": "More?"}))]);
+    let steps = if number == 0 { vec![ask] } else { vec![Step::text("Done.")] };
+    let runtime = Runtime::builder(store()).lease(lease);
+    let builder = Evaluator::builder(Arc::new(ScriptedModel::from_steps(steps)));
+    let evaluator = builder.prompt(&prompt()).runtime(runtime).open().await.expect("opens");
+    let id = ThreadId::new("s").expect("an id");
+    let session = evaluator.session(&id).await.expect("reads");
+    std::fs::write(folder().join(format!("found-{number}")), json!(texts(&session)).to_string())
+        .expect("writes");
+    // The death of the process before may not be known yet.
+    let wait = async || tokio::time::sleep(Duration::from_millis(20)).await;
+    if number == 0 {
+        let evaluated = evaluator.evaluate(&prompt(), ()).session(&session).await;
+        assert!(evaluated.expect("evaluates").interrupted().is_some());
+    }
+    if number == KILLS {
+        // After what the last process had begun.
+        while let Err(error) = evaluator.save(&session).await {
+            assert!(error.fault().retriable, "{error}");
+            wait().await;
+        }
+        loop {
+            let answers = Answers::One(json!("yes"));
+            match evaluator.answer(&prompt(), &id, answers).await {
+                Ok(evaluated) => break assert!(evaluated.done().is_some()),
+                Err(error) => assert!(error.fault.retriable, "{error}"),
+            }
+            wait().await;
+        }
+        let session = evaluator.session(&id).await.expect("reads");
+        std::fs::write(folder().join("all"), json!(texts(&session)).to_string()).expect("writes");
+        return;
+    }
+    for batch in 0.. {
+        for event in 0..BATCH {
+            let text = format!("{number}:{}", batch * BATCH + event);
+            session.dispatch::<Note>(&Note(text)).expect("dispatches");
+        }
+        while let Err(error) = evaluator.save(&session).await {
+            assert!(error.fault().retriable, "{error}");
+            wait().await;
+        }
+        add_line(&format!("saved-{number}"), &batch.to_string());
+    }
+}
+
+/// The process that is killed. Without a story it is no test.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_saves() {
+    if let Ok(number) = std::env::var(NUMBER) {
+        tell(number.parse().expect("a number")).await;
+    }
+}
+
+fn process(folder: &Path, number: usize, schema: Option<&str>) -> Child {
+    let mut process = Command::new(std::env::current_exe().expect("the test"));
+    process.args(["--exact", "session_kills::a_process_that_saves"]);
+    process.env(FOLDER, folder).env(NUMBER, number.to_string());
+    if let Some(schema) = schema {
+        process.env(SCHEMA, schema);
+    }
+    process.spawn().expect("starts")
+}
+
+fn read(folder: &Path, file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join(file)).expect("reads");
+    serde_json::from_str(&text).expect("a list")
+}
+
+/// Number of saves that a process has acknowledged.
+fn acknowledged(folder: &Path, number: usize) -> usize {
+    let text = std::fs::read_to_string(folder.join(format!("saved-{number}")));
+    text.map_or(0, |text| text.lines().count())
+}
+
+/// Checks the events of the processes before one: of each a prefix, with what was acknowledged.
+fn check(folder: &Path, events: &[String], processes: usize) {
+    let mut rest = events;
+    for number in 0..processes {
+        let own = format!("{number}:");
+        let count = rest.iter().take_while(|text| text.starts_with(&own)).count();
+        let expected: Vec<_> = (0..count).map(|event| format!("{number}:{event}")).collect();
+        assert_eq!(rest[..count], expected);
+        let saved = acknowledged(folder, number);
+        // The save of which the process died may be stored too.
+        let may_be = [saved * BATCH, (saved + 1) * BATCH];
+        assert!(may_be.contains(&count), "{number}: {count} events of {saved} saves");
+        rest = &rest[count..];
+    }
+    assert_eq!(rest, [""; 0], "each event once, and those of each process together");
+}
+
+fn killed_twenty_times(schema: Option<&str>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path();
+    for number in 0..KILLS {
+        let mut process = process(path, number, schema);
+        // The first one has left its question open. Moments within a save differ, and the result
+        // holds at each.
+        let saves = if number == 0 { 1 } else { number % 5 };
+        while acknowledged(path, number) < saves {
+            let ended = process.try_wait().expect("is asked");
+            assert!(ended.is_none(), "it did not save {number}: {ended:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros(173) * u32::try_from(number).expect("few") {
+            std::hint::spin_loop();
+        }
+        let has_opened = || path.join(format!("found-{number}")).exists();
+        while !has_opened() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        process.kill().expect("is killed");
+        process.wait().expect("is gone");
+    }
+    let last = process(path, KILLS, schema).wait();
+    assert!(last.expect("ends").success());
+    for number in 0..=KILLS {
+        let events = read(path, &format!("found-{number}"));
+        // What the last process had begun may be stored after the session was opened.
+        check(path, &events, number);
+    }
+    check(path, &read(path, "all"), KILLS);
+}
+
+#[test]
+fn saves_are_stored_once_after_twenty_kills_in_sqlite() {
+    killed_twenty_times(None);
+}
+
+#[test]
+fn saves_are_stored_once_after_twenty_kills_in_postgres() {
+    std::env::var("WEFT_TEST_POSTGRES").expect(
+        "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
+    );
+    killed_twenty_times(Some(&format!("session_kills_{}", std::process::id())));
+}
