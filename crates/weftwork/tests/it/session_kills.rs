@@ -24,6 +24,8 @@ const FOLDER: &str = "WEFT_TEST_SAVES";
 const NUMBER: &str = "WEFT_TEST_SAVES_NUMBER";
 /// Names the schema of a story in Postgres.
 const SCHEMA: &str = "WEFT_TEST_SAVES_SCHEMA";
+/// Set if a question is open while events are saved.
+const ASKS: &str = "WEFT_TEST_SAVES_ASK";
 const KILLS: usize = 20;
 /// Events of one save.
 const BATCH: usize = 3;
@@ -67,8 +69,8 @@ fn texts(session: &Session) -> Vec<String> {
     notes.all().iter().map(|note| note.0.clone()).collect()
 }
 
-/// Opens the session, and records its events. The first process of a story leaves a question open;
-/// the last one answers it. All others save events until they are killed.
+/// Opens the session, and records its events. All processes but the last save events until they are
+/// killed. If the story asks, the first one leaves a question open, and the last one answers it.
 async fn tell(number: usize) {
     let beat = Duration::from_millis(50);
     let lease = LeaseConfig { renew_every: beat, lease: beat * 6, look_every: beat };
@@ -83,7 +85,8 @@ async fn tell(number: usize) {
         .expect("writes");
     // The death of the process before may not be known yet.
     let wait = async || tokio::time::sleep(Duration::from_millis(20)).await;
-    if number == 0 {
+    let asks = std::env::var_os(ASKS).is_some();
+    if asks && number == 0 {
         let evaluated = evaluator.evaluate(&prompt(), ()).session(&session).await;
         assert!(evaluated.expect("evaluates").interrupted().is_some());
     }
@@ -93,10 +96,13 @@ async fn tell(number: usize) {
             assert!(error.fault().retriable, "{error}");
             wait().await;
         }
-        loop {
+        while asks {
             let answers = Answers::One(json!("yes"));
             match evaluator.answer(&prompt(), &id, answers).await {
-                Ok(evaluated) => break assert!(evaluated.done().is_some()),
+                Ok(evaluated) => {
+                    assert!(evaluated.done().is_some());
+                    break;
+                }
                 Err(error) => assert!(error.fault.retriable, "{error}"),
             }
             wait().await;
@@ -126,12 +132,22 @@ async fn a_process_that_saves() {
     }
 }
 
-fn process(folder: &Path, number: usize, schema: Option<&str>) -> Child {
+/// Place of a story, and what is open in it.
+#[derive(Default)]
+struct Story {
+    schema: Option<String>,
+    asks: bool,
+}
+
+fn process(folder: &Path, number: usize, story: &Story) -> Child {
     let mut process = Command::new(std::env::current_exe().expect("the test"));
     process.args(["--exact", "session_kills::a_process_that_saves"]);
     process.env(FOLDER, folder).env(NUMBER, number.to_string());
-    if let Some(schema) = schema {
+    if let Some(schema) = &story.schema {
         process.env(SCHEMA, schema);
+    }
+    if story.asks {
+        process.env(ASKS, "yes");
     }
     process.spawn().expect("starts")
 }
@@ -164,11 +180,11 @@ fn check(folder: &Path, events: &[String], processes: usize) {
     assert_eq!(rest, [""; 0], "each event once, and those of each process together");
 }
 
-fn killed_twenty_times(schema: Option<&str>) {
+fn killed_twenty_times(story: &Story) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path();
     for number in 0..KILLS {
-        let mut process = process(path, number, schema);
+        let mut process = process(path, number, story);
         // The first one has left its question open. Moments within a save differ, and the result
         // holds at each.
         let saves = if number == 0 { 1 } else { number % 5 };
@@ -188,7 +204,7 @@ fn killed_twenty_times(schema: Option<&str>) {
         process.kill().expect("is killed");
         process.wait().expect("is gone");
     }
-    let last = process(path, KILLS, schema).wait();
+    let last = process(path, KILLS, story).wait();
     assert!(last.expect("ends").success());
     for number in 0..=KILLS {
         let events = read(path, &format!("found-{number}"));
@@ -198,15 +214,29 @@ fn killed_twenty_times(schema: Option<&str>) {
     check(path, &read(path, "all"), KILLS);
 }
 
+fn in_postgres(name: &str) -> Option<String> {
+    std::env::var("WEFT_TEST_POSTGRES").expect(
+        "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
+    );
+    Some(format!("{name}_{}", std::process::id()))
+}
+
 #[test]
 fn saves_are_stored_once_after_twenty_kills_in_sqlite() {
-    killed_twenty_times(None);
+    killed_twenty_times(&Story::default());
 }
 
 #[test]
 fn saves_are_stored_once_after_twenty_kills_in_postgres() {
-    std::env::var("WEFT_TEST_POSTGRES").expect(
-        "WEFT_TEST_POSTGRES names no database; run: scripts/postgres.sh with cargo nextest run -p weftwork",
-    );
-    killed_twenty_times(Some(&format!("session_kills_{}", std::process::id())));
+    killed_twenty_times(&Story { schema: in_postgres("session_kills"), asks: false });
+}
+
+#[test]
+fn saves_beside_a_question_are_stored_once_after_twenty_kills_in_sqlite() {
+    killed_twenty_times(&Story { schema: None, asks: true });
+}
+
+#[test]
+fn saves_beside_a_question_are_stored_once_after_twenty_kills_in_postgres() {
+    killed_twenty_times(&Story { schema: in_postgres("session_kills_asking"), asks: true });
 }
