@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weftwork::agents::Evaluator;
 use weftwork::models::ScriptedModel;
 use weftwork::models::scripted::Step;
@@ -69,6 +69,22 @@ fn texts(session: &Session) -> Vec<String> {
     notes.all().iter().map(|note| note.0.clone()).collect()
 }
 
+/// The death of the process before may not be known yet.
+async fn wait_briefly() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+async fn answer(evaluator: &Evaluator, thread: &ThreadId) {
+    loop {
+        let answers = Answers::One(json!("yes"));
+        match evaluator.answer(&prompt(), thread, answers).await {
+            Ok(evaluated) => return assert!(evaluated.done().is_some()),
+            Err(error) => assert!(error.fault.retriable, "{error}"),
+        }
+        wait_briefly().await;
+    }
+}
+
 /// Opens the session, and records its events. All processes but the last save events until they are
 /// killed. If the story asks, the first one leaves a question open, and the last one answers it.
 async fn tell(number: usize) {
@@ -83,8 +99,6 @@ async fn tell(number: usize) {
     let session = evaluator.session(&id).await.expect("reads");
     std::fs::write(folder().join(format!("found-{number}")), json!(texts(&session)).to_string())
         .expect("writes");
-    // The death of the process before may not be known yet.
-    let wait = async || tokio::time::sleep(Duration::from_millis(20)).await;
     let asks = std::env::var_os(ASKS).is_some();
     if asks && number == 0 {
         let evaluated = evaluator.evaluate(&prompt(), ()).session(&session).await;
@@ -94,18 +108,10 @@ async fn tell(number: usize) {
         // After what the last process had begun.
         while let Err(error) = evaluator.save(&session).await {
             assert!(error.fault().retriable, "{error}");
-            wait().await;
+            wait_briefly().await;
         }
-        while asks {
-            let answers = Answers::One(json!("yes"));
-            match evaluator.answer(&prompt(), &id, answers).await {
-                Ok(evaluated) => {
-                    assert!(evaluated.done().is_some());
-                    break;
-                }
-                Err(error) => assert!(error.fault.retriable, "{error}"),
-            }
-            wait().await;
+        if asks {
+            answer(&evaluator, &id).await;
         }
         let session = evaluator.session(&id).await.expect("reads");
         std::fs::write(folder().join("all"), json!(texts(&session)).to_string()).expect("writes");
@@ -118,7 +124,7 @@ async fn tell(number: usize) {
         }
         while let Err(error) = evaluator.save(&session).await {
             assert!(error.fault().retriable, "{error}");
-            wait().await;
+            wait_briefly().await;
         }
         add_line(&format!("saved-{number}"), &batch.to_string());
     }
@@ -193,10 +199,7 @@ fn killed_twenty_times(story: &Story) {
             assert!(ended.is_none(), "it did not save {number}: {ended:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_micros(173) * u32::try_from(number).expect("few") {
-            std::hint::spin_loop();
-        }
+        (0..number * 20_000).for_each(|_| std::hint::spin_loop());
         let has_opened = || path.join(format!("found-{number}")).exists();
         while !has_opened() {
             std::thread::sleep(Duration::from_millis(1));
