@@ -64,9 +64,13 @@ fn add_line(file: &str, line: &str) {
     writeln!(file.expect("opens"), "{line}").expect("writes");
 }
 
-fn texts(session: &Session) -> Vec<String> {
+/// Writes the events of a session to a file, which exists once it is whole.
+fn write_whole(file: &str, session: &Session) {
     let notes = session.query::<Note>().expect("notes");
-    notes.all().iter().map(|note| note.0.clone()).collect()
+    let texts: Vec<_> = notes.all().iter().map(|note| &note.0).collect();
+    let part = folder().join("part");
+    std::fs::write(&part, json!(texts).to_string()).expect("writes");
+    std::fs::rename(&part, folder().join(file)).expect("renames");
 }
 
 /// The death of the process before may not be known yet.
@@ -97,8 +101,7 @@ async fn tell(number: usize) {
     let evaluator = builder.prompt(&prompt()).runtime(runtime).open().await.expect("opens");
     let id = ThreadId::new("s").expect("an id");
     let session = evaluator.session(&id).await.expect("reads");
-    std::fs::write(folder().join(format!("found-{number}")), json!(texts(&session)).to_string())
-        .expect("writes");
+    write_whole(&format!("found-{number}"), &session);
     let asks = std::env::var_os(ASKS).is_some();
     if asks && number == 0 {
         let evaluated = evaluator.evaluate(&prompt(), ()).session(&session).await;
@@ -114,7 +117,7 @@ async fn tell(number: usize) {
             answer(&evaluator, &id).await;
         }
         let session = evaluator.session(&id).await.expect("reads");
-        std::fs::write(folder().join("all"), json!(texts(&session)).to_string()).expect("writes");
+        write_whole("all", &session);
         return;
     }
     for batch in 0.. {
