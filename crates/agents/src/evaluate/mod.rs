@@ -11,6 +11,7 @@ mod request;
 mod resources;
 mod running;
 mod scope;
+mod sessions;
 
 pub use bus::{
     BUS_EVENTS_MAX, EventBus, ExecutedOutcome, PromptEvent, PromptEventKind, PromptExecuted,
@@ -30,7 +31,6 @@ use crate::ReactAgent;
 use crate::bound::ModelConfig;
 use crate::error::AgentError;
 use crate::prompt::Prompt;
-use crate::session::{Session, SessionError, read_events};
 use resources::{EvaluatorResources, SharedBudgets};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -39,11 +39,9 @@ use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, IntoGraph, InvalidGraph, RuntimeError};
 use weftwork_models::{IntoModel, ModelCaller};
 use weftwork_runtime::{Runtime, RuntimeBuilder, Thread};
-use weftwork_store::StoreError;
 use weftwork_tools::ToolBox;
 use weftwork_types::port::Budgets;
 use weftwork_types::run::{Answers, Stops};
-use weftwork_types::session::{SESSION_CHANNEL, SessionEvent};
 use weftwork_types::{ErrorCode, Principal, ThreadId};
 
 /// Id of the graph of evaluations without a graph of their own.
@@ -216,7 +214,8 @@ impl EvaluatorBuilder {
     }
 
     /// Evaluates prompts with this graph. It has a conversation in the channel `messages`, declares
-    /// [`PromptRun`] as run-scoped, and stores sessions if it has [`Session::channel`].
+    /// [`PromptRun`] as run-scoped, and stores sessions if it has
+    /// [`Session::channel`](crate::Session::channel).
     pub fn graph(mut self, graph: impl IntoGraph) -> Self {
         self.graph = Some(graph.into_graph());
         self
@@ -319,21 +318,6 @@ impl Evaluator {
         &self.runtime
     }
 
-    /// Creates an empty session with a new id.
-    #[must_use]
-    pub fn new_session(&self) -> Session {
-        Session::of(self.new_id())
-    }
-
-    /// Opens a session: with the state of its thread if there is one, otherwise empty.
-    ///
-    /// # Errors
-    /// [`RuntimeError`] if the thread cannot be read, or is not one of this evaluator.
-    pub async fn session(&self, id: &ThreadId) -> Result<Session, RuntimeError> {
-        let events = self.stored_events(id).await?.unwrap_or_default();
-        Ok(Session::with_events(id.clone(), events, Some(id.clone())))
-    }
-
     /// Evaluates a prompt; see [`Evaluation`].
     pub fn evaluate<'a, P, T>(&self, prompt: &Prompt<P, T>, params: P) -> Evaluation<'a, P, T> {
         Evaluation::new(self, prompt, evaluation::Start::Params(params))
@@ -389,31 +373,5 @@ impl Evaluator {
     fn thread(&self, id: &ThreadId) -> Result<Thread, RuntimeError> {
         let thread = self.runtime.thread(self.config.graph, id.as_str())?;
         Ok(thread.with_principal(self.principal.clone()).whole_state())
-    }
-
-    /// Returns the events that a thread stores; `None` if there is no such thread, or the graph
-    /// stores no sessions.
-    async fn stored_events(
-        &self,
-        id: &ThreadId,
-    ) -> Result<Option<Vec<SessionEvent>>, RuntimeError> {
-        if !self.stores_sessions() {
-            return Ok(None);
-        }
-        let mut state = match self.thread(id)?.state().await {
-            Ok(state) => state,
-            Err(RuntimeError::Store(StoreError::NotFound { .. })) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let Some(events) = state.values.get_mut(SESSION_CHANNEL) else { return Ok(None) };
-        let unreadable = |error: SessionError| RuntimeError::Node(error.fault());
-        read_events(events.take()).map(Some).map_err(unreadable)
-    }
-
-    /// `true` if the graph stores sessions.
-    fn stores_sessions(&self) -> bool {
-        let mut graphs = self.runtime.graphs();
-        let graph = graphs.find(|(id, _)| *id == self.config.graph);
-        graph.is_some_and(|(_, graph)| graph.plan().channel_idx(SESSION_CHANNEL).is_some())
     }
 }

@@ -45,6 +45,28 @@ pub enum SessionError {
         /// Session of the evaluation.
         expected: ThreadId,
     },
+    /// The session is evaluated or saved at this moment.
+    #[error(
+        "session `{session}` is evaluated or saved at this moment, which stores its events; repeat the request after it"
+    )]
+    InUse {
+        /// The session.
+        session: ThreadId,
+    },
+    /// The evaluator stores no threads.
+    #[error(
+        "session `{session}` cannot be saved by an evaluator without a store; give it one with `EvaluatorBuilder::runtime`"
+    )]
+    NoStore {
+        /// The session.
+        session: ThreadId,
+    },
+    /// The run that saves the session was cancelled.
+    #[error("the run that saves session `{session}` was cancelled; save it again")]
+    Cancelled {
+        /// The session.
+        session: ThreadId,
+    },
     /// The graph has no channel for the events of a session.
     #[error(
         "graph `{graph}` does not store sessions, so nothing can be dispatched in it; add `Session::channel()` to it with `Graph::channel`"

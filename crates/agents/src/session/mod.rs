@@ -2,11 +2,13 @@
 
 mod error;
 mod query;
+mod save;
 
 pub use error::SessionError;
 pub use query::Query;
 
 pub(crate) use query::fold_slices;
+pub(crate) use save::{InEvaluation, Save, Unread};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -86,9 +88,10 @@ pub trait Slice: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
 /// The state that evaluations of prompts share: slices that tools and the program change by events.
 ///
 /// A session is stored as a channel of its thread, whose id is that of the session
-/// (`docs/adr/0045-sessions-are-channels.md`). This value is a copy of it in memory: evaluations
-/// send it the events that the program dispatched since, and update it when they end. Events that
-/// tools dispatch are applied with the results of their calls, in the order of the calls.
+/// (`docs/adr/0045-sessions-are-channels.md`). This value is a copy of it in memory: evaluations and
+/// [`Evaluator::save`](crate::Evaluator::save) send it the events that the program dispatched since,
+/// and update it when they end. Events that tools dispatch are applied with the results of their
+/// calls, in the order of the calls.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -131,6 +134,25 @@ struct Log {
     /// Number of the first events that threads have. Without a checkpointer, each evaluation has a
     /// thread of its own.
     stored: BTreeMap<ThreadId, usize>,
+    /// The save that was begun last, until its end is known.
+    saving: Option<save::Saving>,
+    /// Number of evaluations that were begun and have not ended.
+    evaluating: usize,
+    /// The events that an evaluation sent to the session's thread before it was dropped or refused.
+    unread: Option<save::Unread>,
+}
+
+impl Log {
+    /// Takes over the events of a thread that was sent all up to a number; later ones follow.
+    fn take_over(&mut self, thread: &ThreadId, events: Vec<SessionEvent>, sent: usize) {
+        let known = sent.min(self.events.len());
+        let later = self.events.split_off(known);
+        // Other threads have no events of this one beyond those that it was sent.
+        self.stored.values_mut().for_each(|stored| *stored = known.min(*stored));
+        self.stored.insert(thread.clone(), events.len());
+        self.events = events;
+        self.events.extend(later);
+    }
 }
 
 /// The state of a session at one time.
@@ -184,13 +206,14 @@ impl Session {
         &self.id
     }
 
-    /// The session from which this one was made as a child.
+    /// The session from which this one was made as a child. It is stored with the child.
     #[must_use]
     pub fn parent(&self) -> Option<&ThreadId> {
         self.parent.as_ref()
     }
 
-    /// Dispatches an event to a slice.
+    /// Dispatches an event to a slice. It is stored with the next evaluation, or with the next
+    /// [`Evaluator::save`](crate::Evaluator::save).
     ///
     /// # Errors
     /// [`SessionError`] if the event cannot be written as JSON.
@@ -218,7 +241,8 @@ impl Session {
     }
 
     /// Replaces the state by that of a snapshot, also one of another session. The replacement is an
-    /// event itself: it is stored with the next evaluation, and earlier checkpoints keep their state.
+    /// event itself: it is stored as those that are dispatched, and earlier checkpoints keep their
+    /// state.
     ///
     /// # Errors
     /// [`SessionError`] if the snapshot has an unknown version.
@@ -238,10 +262,12 @@ impl Session {
     }
 
     /// Creates a session with the same state and this one as its parent. Events of the child do not
-    /// change the parent.
+    /// change the parent. Its first save or evaluation stores it, and is refused if its thread exists;
+    /// [`Evaluator::session`](crate::Evaluator::session) opens a child that is stored, and
+    /// [`Evaluator::children`](crate::Evaluator::children) lists them.
     #[must_use]
     pub fn child(&self, id: ThreadId) -> Self {
-        Self { parent: Some(self.id.clone()), ..self.copy(id) }
+        self.copy(id).with_parent(Some(self.id.clone()))
     }
 
     /// Returns a checkpointer for graphs that the program runs by hand: their threads belong to this
@@ -282,17 +308,9 @@ impl Session {
     /// Takes over the events of the thread; those that the program dispatched while it ran follow.
     /// A thread with fewer events than it was sent did not take them.
     pub(crate) fn update(&self, thread: &ThreadId, events: Vec<SessionEvent>, sent: usize) {
-        let mut log = self.lock_log();
-        if events.len() < sent {
-            return;
+        if events.len() >= sent {
+            self.lock_log().take_over(thread, events, sent);
         }
-        let known = sent.min(log.events.len());
-        let later = log.events.split_off(known);
-        // Other threads have no events of this one beyond those that it was sent.
-        log.stored.values_mut().for_each(|stored| *stored = known.min(*stored));
-        log.stored.insert(thread.clone(), events.len());
-        log.events = events;
-        log.events.extend(later);
     }
 
     /// Adds events that are stored elsewhere.
@@ -312,7 +330,11 @@ impl Session {
         thread: Option<ThreadId>,
     ) -> Self {
         let stored = thread.map(|thread| (thread, events.len())).into_iter().collect();
-        Self { id, parent: None, log: Mutex::new(Log { events, stored }) }
+        Self { id, parent: None, log: Mutex::new(Log { events, stored, ..Log::default() }) }
+    }
+
+    pub(crate) fn with_parent(self, parent: Option<ThreadId>) -> Self {
+        Self { parent, ..self }
     }
 
     fn lock_log(&self) -> MutexGuard<'_, Log> {

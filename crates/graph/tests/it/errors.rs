@@ -60,6 +60,7 @@ async fn changes_that_cannot_be_made() {
         vec![vec![]],
         vec![vec![update(AsNode::End), update(AsNode::End)]],
         vec![vec![update(AsNode::Copy), update(AsNode::Copy)]],
+        vec![vec![update(AsNode::Beside), update(AsNode::Beside)]],
         vec![vec![update(AsNode::Infer), update(AsNode::Infer)]],
         vec![vec![update(AsNode::Input)]],
     ];

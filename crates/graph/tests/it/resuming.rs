@@ -88,6 +88,53 @@ async fn a_change_as_one_of_two_due_nodes_keeps_the_result_of_the_other() {
 }
 
 #[tokio::test]
+async fn a_change_beside_what_is_due_leaves_its_questions_and_results() {
+    let paid = Count::default();
+    let counted = paid.clone();
+    let pays = move |_: Input| {
+        counted.up();
+        std::future::ready(log("paid"))
+    };
+    let graph = graph("beside").node("asks", asks("asks")).node("pays", pays);
+    let graph = graph.edge(START, "asks").edge(START, "pays").build().expect("sound");
+    let host = kept();
+    let thread = StateQuery::thread("t");
+    let change = async |at: &StateQuery, line: &str| {
+        let values = Some(vec![("log".to_owned(), json!([line]))]);
+        let change = StateUpdate { values, as_node: AsNode::Beside };
+        graph.update(&host, at, vec![vec![change]]).await
+    };
+    let run = |start| graph.run(&host, start).thread("t").outcome();
+    let empty_thread = change(&thread, "first").await.expect("makes the first checkpoint");
+    assert_eq!(questions(&run(empty()).await.expect("asks")), 1);
+    let before = graph.state(&host, &thread, false).await.expect("is kept");
+    for line in ["x", "y"] {
+        let changed = change(&thread, line).await.expect("changes");
+        assert_eq!(
+            changed.id,
+            before.config.as_ref().and_then(|at| at.id),
+            "no checkpoint is made"
+        );
+    }
+    let after = graph.state(&host, &thread, false).await.expect("is kept");
+    assert_eq!((&after.interrupts, &after.next), (&before.interrupts, &before.next));
+    assert_eq!(after.values["log"], json!(["first", "x", "y", "paid"]));
+    let wrong = Some(vec![("nowhere".to_owned(), json!(1))]);
+    let wrong = StateUpdate { values: wrong, as_node: AsNode::Beside };
+    graph.update(&host, &thread, vec![vec![wrong]]).await.expect_err("no such channel");
+    let older = StateQuery { checkpoint: empty_thread.id, ..StateQuery::thread("t") };
+    let refused = change(&older, "z").await.expect_err("is not the newest");
+    assert!(matches!(refused, weftwork_graph::RuntimeError::BadUpdate { .. }), "{refused}");
+    let ended = run(answer(json!(1))).await.expect("ends");
+    assert_eq!(logged(ended), ["first", "x", "y", "asks=1", "paid"]);
+    assert_eq!(paid.get(), 1);
+    change(&thread, "last").await.expect("changes");
+    let state = graph.state(&host, &thread, false).await.expect("is kept");
+    assert_eq!(state.values["log"], json!(["first", "x", "y", "asks=1", "paid", "last"]));
+    assert!(state.next.is_empty());
+}
+
+#[tokio::test]
 async fn an_error_handler_that_finished_does_not_run_again() {
     for (semantics, runs) in [(Semantics::weft(), 1), (Semantics::langgraph(), 2)] {
         let handled = Count::default();

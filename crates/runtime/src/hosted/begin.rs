@@ -4,7 +4,7 @@ use super::claimed::ClaimedRun;
 use super::left_behind::with_calls_left_behind;
 use crate::thread_snapshot::ThreadSnapshot;
 use weftwork_graph::RuntimeError;
-use weftwork_graph::run_loop::{Start, StartCommand, StateUpdate};
+use weftwork_graph::run_loop::{AsNode, Start, StartCommand, StateUpdate};
 use weftwork_types::CheckpointId;
 use weftwork_types::run::{Answers, RunCommand, RunInput};
 
@@ -15,6 +15,18 @@ pub(super) enum FirstAction {
     Run(Start),
     /// An earlier process completed the run.
     Nothing,
+}
+
+impl FirstAction {
+    /// Returns `true` if the action may execute functions of the graph, which take dependencies. A
+    /// change beside what is due routes and closes nothing.
+    pub(super) fn executes(&self) -> bool {
+        match self {
+            Self::Update(update) => update.as_node != AsNode::Beside,
+            Self::Run(_) => true,
+            Self::Nothing => false,
+        }
+    }
 }
 
 /// Returns the start of the run, given the checkpoint at which it begins if that may be another than

@@ -188,13 +188,9 @@ impl ClaimedRun {
         // The newest checkpoint has what an earlier process committed for the run.
         let begins_at = if attempts.begun { None } else { self.begins_at(&thread).await? };
         let first = first_action(self, &thread, begins_at, attempts.begun).await?;
-        let resources = match first {
-            FirstAction::Nothing => None,
-            FirstAction::Update(_) | FirstAction::Run(_) => {
-                self.open_resources(attempts.used()).await?
-            }
-        };
-        let is_cancelled = resources.is_none() && !matches!(first, FirstAction::Nothing);
+        let executes = first.executes();
+        let resources = if executes { self.open_resources(attempts.used()).await? } else { None };
+        let is_cancelled = executes && resources.is_none();
         let resources = resources.cloned().unwrap_or_else(|| RunResources::empty(self));
         let local = local_host(self, writer, &resources, given_answers(questions), lost);
         if is_cancelled {

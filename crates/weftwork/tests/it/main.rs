@@ -18,6 +18,8 @@ mod redaction;
 mod retry_kills;
 mod secrets;
 mod session_checkpoints;
+mod session_kills;
+mod session_saves;
 mod stores;
 mod team_kills;
 mod telemetry;

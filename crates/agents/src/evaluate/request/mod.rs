@@ -118,11 +118,15 @@ impl EvaluationRequest {
                 &own
             }
         };
+        let begun = self.evaluator.begin_with(session).await;
+        let mut in_evaluation =
+            begun.map_err(|error| self.error_context(Some(&planned.thread)).runtime(&error))?;
         self.publish_rendered(&planned);
         loop {
             report.set_usage(planned.used.used());
             let mut errors = self.error_context(Some(&planned.thread));
             errors.usage = report.usage();
+            in_evaluation.sends(&planned.thread, &planned.record.id);
             let (request, sent) = self.request(&planned, session, &errors)?;
             match self.begin(&planned, request, report).await {
                 Err(error) if self.nested.is_some() && is_busy(&error) => {

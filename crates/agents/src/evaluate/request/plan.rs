@@ -167,16 +167,19 @@ impl EvaluationRequest {
         Ok(Planned { record, run, thread: thread.clone(), input, used, begun_with })
     }
 
-    /// Returns the runs of a thread; none if it does not exist.
+    /// Returns the runs of a thread, without those that only changed its state, such as saves of its
+    /// session; none if it does not exist.
     async fn runs(&self, thread: &ThreadId) -> Result<Vec<RunRow>, EvaluationError> {
         let of_runtime = |error| self.error_context(Some(thread)).runtime(&error);
         let stored = self.evaluator.thread(thread).map_err(of_runtime)?;
-        match stored.runs(RolledBack::Omitted).await {
+        let mut runs = match stored.runs(RolledBack::Omitted).await {
             Err(RuntimeError::Store(StoreError::NotFound { .. })) if self.nested.is_some() => {
-                Ok(Vec::new())
+                Vec::new()
             }
-            runs => runs.map_err(of_runtime),
-        }
+            runs => runs.map_err(of_runtime)?,
+        };
+        runs.retain(|row| !matches!(row.new.input, RunInput::Update { .. }));
+        Ok(runs)
     }
 
     fn limits_of_budget(&self) -> Option<Limits> {

@@ -209,6 +209,12 @@ impl ThreadUpdate<'_> {
                 )?;
                 self.write_state(from, updates).await
             }
+            Some((_, AsNode::Beside)) => {
+                alone(
+                    "a change beside what is due is a change of its own; give it a superstep of its own",
+                )?;
+                Box::pin(self.write_beside(from, updates)).await
+            }
             _ => self.write_as_node(from, updates).await,
         }
     }
@@ -384,6 +390,7 @@ impl ThreadUpdate<'_> {
             AsNode::Input => "__input__",
             AsNode::Copy => "__copy__",
             AsNode::State => "__state__",
+            AsNode::Beside => "__beside__",
         };
         let plan = self.graph.plan();
         plan.node_idx(name).ok_or_else(|| RuntimeError::unknown_node("the change", name, plan))

@@ -1,16 +1,47 @@
 //! Changes of a state beside tasks of an open superstep: what is on record of them is kept.
 
-use super::{From, ThreadUpdate};
+use super::{From, StateUpdate, ThreadUpdate};
 use crate::compiled::NodeOptions;
 use crate::error::RuntimeError;
 use crate::run_loop::checkpointer::{TaskKey, TaskRecord};
+use crate::run_loop::event::CheckpointRef;
 use crate::run_loop::supersteps::{ClosedTask, RunLoop, ThreadPoint, without_targets};
 use crate::run_loop::task::key_of;
 use std::sync::Arc;
 use weftwork_engine::pregel::Task;
-use weftwork_engine::{ChannelIdx, Goto, NodeIdx, TaskOutput};
+use weftwork_engine::{ChannelIdx, Goto, NodeIdx, TaskOutput, Write};
 
 impl ThreadUpdate<'_> {
+    /// Applies writes beside what is due. Where nothing is due, they make a checkpoint; otherwise they
+    /// join the input from outside of the open superstep, because the next checkpoint would have other
+    /// tasks and other questions.
+    pub(super) async fn write_beside(
+        &self,
+        mut from: From,
+        updates: Vec<StateUpdate>,
+    ) -> Result<CheckpointRef, RuntimeError> {
+        if from.superseded || !self.address.ns.is_empty() {
+            let reason = "a change beside what is due is made at the newest checkpoint of the outermost graph";
+            return Err(RuntimeError::BadUpdate { reason });
+        }
+        let due = from.machine.due_in_order()?;
+        let Some(id) = from.id.filter(|_| !due.is_empty()) else {
+            return self.write_state(from, updates).await;
+        };
+        let plan = self.graph.plan();
+        let values = updates.into_iter().next().and_then(|update| update.values);
+        let named = values.unwrap_or_default().into_iter();
+        let named = named.map(|(name, json)| (name, Write::json(json))).collect();
+        let mut output = TaskOutput { named, ..TaskOutput::default() };
+        plan.find_named(NodeIdx::START, &mut output)?;
+        from.machine.apply_beside(&from.outside.output)?;
+        // A change that cannot be applied must not be stored: the thread could not be read with it.
+        from.machine.check_beside(&output)?;
+        from.outside.output.writes.extend(output.writes);
+        self.checkpointer.put_outside(self.address, plan, id, from.outside).await?;
+        Ok(CheckpointRef::of(&self.address.ns, Some(id), &from.metadata))
+    }
+
     /// Refuses a change beside a task that has called a graph, has not finished, and is closed when it
     /// is left open. The task is another one after the change: what that graph did would have no
     /// result, and be done again. A branch of an older checkpoint begins anew.

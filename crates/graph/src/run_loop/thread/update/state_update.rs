@@ -51,16 +51,20 @@ pub enum AsNode {
     Copy,
     /// No node: the writes are applied, and nothing is due afterwards.
     State,
+    /// No node: the writes are applied beside what is due, which stays due with its results and
+    /// questions. Only at the newest checkpoint of the outermost graph.
+    Beside,
 }
 
 impl AsNode {
     /// Reserved names, which denote no node of a graph. Names of nodes do not begin with `__`.
-    const RESERVED: [(&str, Self); 5] = [
+    const RESERVED: [(&str, Self); 6] = [
         (START_NAME, Self::Start),
         ("__end__", Self::End),
         ("__input__", Self::Input),
         ("__copy__", Self::Copy),
         ("__state__", Self::State),
+        ("__beside__", Self::Beside),
     ];
 
     /// Returns the name of the node, or a reserved one; `None` for the node that ran last.
