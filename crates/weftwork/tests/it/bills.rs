@@ -105,8 +105,9 @@ impl Story {
     }
 }
 
-fn model(server: &LoopbackServer) -> Arc<dyn ChatModel> {
-    let config = format!("[lab]\nurl = \"{}\"\n", server.url(""));
+/// The model `lab:tiny` on a server, with settings of its provider.
+pub(crate) fn model(server: &LoopbackServer, settings: &str) -> Arc<dyn ChatModel> {
+    let config = format!("[lab]\nurl = \"{}\"\n{settings}\n", server.url(""));
     let rows: BTreeMap<String, ProviderOverride> = toml::from_str(&config).expect("a table");
     let table = ProviderTable::load(&|_| None, &rows).expect("a table");
     let host = table.row("lab").expect("a row").host().parse().expect("a host");
@@ -148,7 +149,7 @@ async fn run(story: Story, at: &Desk, thread: &ThreadId) -> usize {
     let reply = story.reply();
     let server = LoopbackServer::start(move |_, _| reply.clone()).await.expect("a server");
     let abandoned = Arc::new(Semaphore::new(0));
-    let graph = graph(story, model(&server), Arc::clone(&abandoned));
+    let graph = graph(story, model(&server, ""), Arc::clone(&abandoned));
     let Desk { store, clock } = at;
     let builder = Runtime::builder(Arc::clone(store)).clock(Arc::new(clock.clone()));
     let runtime = builder.graph("test:bills", graph).open().await.expect("opens");

@@ -68,7 +68,7 @@ async fn act(Arg(call): Arg<ToolCall>, tools: Tools, ctx: Ctx) -> NodeResult<Tal
     Ok(TalkUpdate::new().messages([Message::tool_result(ctx.message_id(), result)]))
 }
 
-fn custom() -> CompiledGraph {
+pub(crate) fn custom() -> CompiledGraph {
     Graph::<Talk>::new("custom")
         .channel(Session::channel())
         .with_run_scoped::<PromptRun>()

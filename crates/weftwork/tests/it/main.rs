@@ -12,6 +12,7 @@ mod generated;
 mod instances;
 mod node_errors;
 mod policies;
+mod providers;
 mod redaction;
 mod retry_kills;
 mod secrets;
