@@ -139,12 +139,16 @@ impl Fault {
     }
 
     /// Sets the causes to the sources of an error, of which this fault is the stored form. A source
-    /// without a code whose message is part of the message before it is left out.
+    /// without a code whose message is part of the message before it is left out. The details are
+    /// those of the first source that is a fault, unless they are known.
     #[must_use]
     pub fn with_sources_of(mut self, error: &(dyn Error + 'static)) -> Self {
         let mut causes: Vec<Cause> = Vec::new();
         let mut source = error.source();
         while let Some(error) = source.filter(|_| causes.len() < CAUSES_MAX) {
+            if let Some(fault) = as_fault(error).filter(|_| self.details.is_none()) {
+                self.details.clone_from(&fault.details);
+            }
             let cause = Cause::of(error);
             let before = causes.last().map_or(self.message.as_str(), |cause| &cause.message);
             if cause.code.is_some() || !before.contains(&cause.message) {
@@ -209,8 +213,7 @@ impl Error for Fault {
 impl Cause {
     /// Creates a cause without a cause of its own.
     fn of(error: &(dyn Error + 'static)) -> Self {
-        let boxed = || error.downcast_ref::<Box<Fault>>().map(Box::as_ref);
-        let (code, kind) = if let Some(fault) = error.downcast_ref::<Fault>().or_else(boxed) {
+        let (code, kind) = if let Some(fault) = as_fault(error) {
             (Some(fault.code.clone()), fault.kind.clone())
         } else if let Some(cause) = error.downcast_ref::<Self>() {
             (cause.code.clone(), cause.kind.clone())
@@ -224,6 +227,12 @@ impl Cause {
         }
         Self { code, kind, message, cause: None }
     }
+}
+
+/// Returns the fault that an error is.
+fn as_fault<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Fault> {
+    let boxed = || error.downcast_ref::<Box<Fault>>().map(Box::as_ref);
+    error.downcast_ref::<Fault>().or_else(boxed)
 }
 
 /// Returns the code of an error of this crate.

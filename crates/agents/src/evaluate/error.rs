@@ -219,7 +219,7 @@ impl ErrorContext {
 }
 
 /// Returns the kind of a failure from its code. Errors of functions that make the dependencies of a
-/// run are causes of W0136.
+/// run are causes of W0136, and failures of calls that the code of a node wraps are causes of W0109.
 pub(super) fn kind_of(fault: &Fault) -> EvaluationErrorKind {
     let throttled = |kind| {
         let details = fault.details.as_ref();
@@ -232,17 +232,36 @@ pub(super) fn kind_of(fault: &Fault) -> EvaluationErrorKind {
         "W0124" => EvaluationErrorKind::Deadline,
         "W0624" => EvaluationErrorKind::Cancelled,
         "W0601" | "W0603" | "W0609" | "W0659" => EvaluationErrorKind::Budget,
-        "W0304" if fault.kind.as_deref() == Some("timeout") => throttled(ThrottleKind::Timeout),
-        "W0304" if fault.retriable => throttled(ThrottleKind::RateLimit),
-        "W0304" => throttled(ThrottleKind::QuotaExhausted),
+        "W0304" => throttled(match fault.kind.as_deref() {
+            Some("timeout") => ThrottleKind::Timeout,
+            Some("rate_limit") => ThrottleKind::RateLimit,
+            _ if fault.retriable => ThrottleKind::RateLimit,
+            _ => ThrottleKind::QuotaExhausted,
+        }),
         "W0309" if has_cause(fault, "W0804") => throttled(ThrottleKind::Timeout),
         "W0619" | "W0620" => EvaluationErrorKind::Session,
         "W0136" => caused_by_prompt(fault),
+        "W0109" => kind_of_cause(fault),
         code if ("W0610".."W0615").contains(&code) => EvaluationErrorKind::Prompt,
         code if ("W0615".."W0619").contains(&code) => EvaluationErrorKind::Output,
         code if code.starts_with("W03") || code == "W0602" => EvaluationErrorKind::Provider,
         _ => EvaluationErrorKind::Failed,
     }
+}
+
+/// Returns the kind of the first cause that has a code.
+fn kind_of_cause(fault: &Fault) -> EvaluationErrorKind {
+    let Some(cause) = fault.causes().find(|cause| cause.code.is_some()) else {
+        return EvaluationErrorKind::Failed;
+    };
+    kind_of(&Fault {
+        code: cause.code.clone().unwrap_or_default(),
+        message: cause.message.clone(),
+        retriable: false,
+        kind: cause.kind.clone(),
+        cause: cause.cause.clone(),
+        details: fault.details.clone(),
+    })
 }
 
 fn has_cause(fault: &Fault, code: &str) -> bool {
@@ -285,5 +304,34 @@ mod tests {
         ] {
             assert_eq!(kind_of(&fault), expected, "{}", fault.code);
         }
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no plan")]
+    struct PlanError(#[source] Fault);
+
+    #[test]
+    fn a_failure_that_a_node_wraps_has_its_kind_and_its_delay() {
+        use EvaluationErrorKind as Kind;
+        let wrap = |error: Fault| {
+            Fault::new(ErrorCode("W0109"), "no plan").with_sources_of(&PlanError(error))
+        };
+        let slow = Fault::new(ErrorCode("W0304"), "x").of_kind("rate_limit").retriable(true);
+        let slow = slow.with_retry_after(Duration::from_secs(7));
+        let retry_after = Some(Duration::from_secs(7));
+        let throttled = |kind, retry_after| Kind::Throttle { kind, retry_after };
+        let quota = Fault::new(ErrorCode("W0304"), "x").of_kind("quota_exhausted");
+        for (error, expected) in [
+            (slow.clone(), throttled(ThrottleKind::RateLimit, retry_after)),
+            (wrap(slow), throttled(ThrottleKind::RateLimit, retry_after)),
+            (quota, throttled(ThrottleKind::QuotaExhausted, None)),
+            (Fault::new(ErrorCode("W0601"), "x"), Kind::Budget),
+            (Fault::new(ErrorCode("W0306"), "x"), Kind::Provider),
+            (Fault::new(ErrorCode("W0204"), "x"), Kind::Failed),
+        ] {
+            assert_eq!(kind_of(&wrap(error.clone())), expected, "{}", error.code);
+        }
+        let own = Fault::new(ErrorCode("W0109"), "no plan");
+        assert_eq!(kind_of(&own), Kind::Failed, "without a cause");
     }
 }

@@ -61,3 +61,56 @@ fn apply_events<'a, S: Slice>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Session, Slice};
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+    struct Lamp {
+        room: String,
+        on: bool,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    enum Change {
+        Put(String),
+        Switch(String),
+    }
+
+    impl Slice for Lamp {
+        const NAME: &'static str = "lamps";
+        type Event = Change;
+
+        fn reduce(mut lamps: Vec<Self>, change: Change) -> Vec<Self> {
+            match change {
+                Change::Put(room) => lamps.push(Self { room, on: false }),
+                Change::Switch(room) => {
+                    lamps
+                        .iter_mut()
+                        .filter(|lamp| lamp.room == room)
+                        .for_each(|lamp| lamp.on = true);
+                }
+            }
+            lamps
+        }
+    }
+
+    #[test]
+    fn items_are_the_latest_all_or_those_of_a_predicate() {
+        let session = Session::new("s").expect("an id");
+        let lamps = || session.query::<Lamp>().expect("lamps");
+        assert_eq!((lamps().latest(), lamps().all()), (None, &[][..]));
+        for room in ["hall", "kitchen", "attic"] {
+            session.dispatch::<Lamp>(&Change::Put(room.to_owned())).expect("dispatches");
+        }
+        session.dispatch::<Lamp>(&Change::Switch("hall".to_owned())).expect("dispatches");
+        let now = lamps();
+        let rooms: Vec<_> = now.all().iter().map(|lamp| lamp.room.as_str()).collect();
+        assert_eq!(rooms, ["hall", "kitchen", "attic"]);
+        assert_eq!(now.latest().map(|lamp| lamp.room.as_str()), Some("attic"));
+        let on: Vec<_> = now.filter(|lamp| lamp.on).map(|lamp| lamp.room.as_str()).collect();
+        assert_eq!(on, ["hall"]);
+    }
+}

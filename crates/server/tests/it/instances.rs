@@ -1,17 +1,25 @@
 //! The threads of instances, which take activities through their mailbox only.
 
-use crate::client::Client;
+use crate::client::{Client, with_tokens};
+use crate::graphs;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use std::time::Duration;
 use weftwork::agents::{
     Activity, ActivityEnd, AgentRuntime, InstanceOptions, InstanceStatus, QueuedActivities,
 };
-use weftwork::types::InstanceId;
+use weftwork::types::{InstanceId, OrgId, Principal};
+use weftwork_server::Server;
 
 /// An instance whose activity waits for an answer, and another activity behind it.
 async fn asking(client: &Client) -> (AgentRuntime, InstanceId) {
+    asking_for(client, Principal::local()).await
+}
+
+/// The same on behalf of a principal.
+async fn asking_for(client: &Client, who: Principal) -> (AgentRuntime, InstanceId) {
     let agents = AgentRuntime::over(client.runtime.clone()).build().expect("sound");
+    let agents = agents.on_behalf_of(who);
     let options = InstanceOptions::new();
     let instance = agents.create_of("app:inter", json!({}), options).await.expect("created");
     let activity = || Activity::new(json!(1)).input(json!({"q": "from the mailbox"}));
@@ -86,4 +94,51 @@ async fn the_thread_of_an_instance_is_deleted_after_its_termination() {
     agents.terminate(&id, limit, QueuedActivities::DeadLetter).await.expect("exists");
     assert_eq!(client.delete(&path).await.status, StatusCode::NO_CONTENT);
     assert_eq!(client.get(&path).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_instances_of_an_organisation_are_found_with_its_tokens_alone() {
+    let runtime = graphs::runtime().await;
+    let client = Client::of(with_tokens(Server::new(runtime.clone())), runtime);
+    let who = Principal::new(OrgId::new("one").expect("an id"), "ada");
+    let (agents, id) = asking_for(&client, who).await;
+    let before = agents.info(&id).await.expect("exists");
+    let question = before.questions[0].id;
+    let send = async |org: &str, method: &str, path: &str, body: Value| {
+        client.send_as(Some(org), method, path, body.to_string()).await
+    };
+    let runs = send("one", "GET", &format!("/threads/{id}/runs"), json!({})).await.json();
+    let run = runs[0]["run_id"].as_str().expect("an id").to_owned();
+    let thread = format!("/threads/{id}");
+    let resume = json!({"assistant_id": "inter", "command": {"resume": "yes"}});
+    let requests = [
+        ("GET", thread.clone(), json!({})),
+        ("PATCH", thread.clone(), json!({"metadata": {"a": 1}})),
+        ("DELETE", thread.clone(), json!({})),
+        ("POST", format!("{thread}/copy"), json!({})),
+        ("GET", format!("{thread}/state"), json!({})),
+        ("POST", format!("{thread}/state"), json!({"values": {"q": "theirs"}})),
+        ("GET", format!("{thread}/history"), json!({})),
+        ("GET", format!("{thread}/runs"), json!({})),
+        ("POST", format!("{thread}/runs"), resume.clone()),
+        ("POST", format!("{thread}/runs/wait"), resume.clone()),
+        ("POST", format!("{thread}/runs/stream"), resume),
+        ("GET", format!("{thread}/runs/{run}"), json!({})),
+        ("GET", format!("{thread}/runs/{run}/join"), json!({})),
+        ("GET", format!("{thread}/runs/{run}/stream"), json!({})),
+        ("POST", format!("{thread}/runs/{run}/cancel"), json!({})),
+        ("DELETE", format!("{thread}/runs/{run}"), json!({})),
+        ("POST", format!("/interrupts/{id}.{question}/respond"), json!({"type": "approve"})),
+    ];
+    for (method, path, body) in requests {
+        let answer = send("two", method, &path, body).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{method} {path}: {}", answer.body);
+    }
+    for (org, count) in [("two", 0), ("one", 1)] {
+        let found = send(org, "GET", "/interrupts", json!({})).await.json();
+        assert_eq!(found.as_array().map(Vec::len), Some(count), "{org}: {found}");
+        let found = send(org, "POST", "/threads/search", json!({})).await.json();
+        assert_eq!(found.as_array().map(Vec::len), Some(count), "{org}: {found}");
+    }
+    assert_eq!(agents.info(&id).await.expect("exists"), before, "nothing has changed");
 }

@@ -59,6 +59,20 @@ fn sources_become_causes_with_their_codes() {
 }
 
 #[test]
+fn the_details_are_those_of_the_first_source_that_is_a_fault() {
+    let delay = Duration::from_millis(20);
+    let first = Fault::new(ErrorCode("W0304"), "slow down").in_phase(Phase::Model).at_attempt(2);
+    let first = first.with_retry_after(delay);
+    let second = Fault::new(ErrorCode("W0109"), "no plan").with_sources_of(&layer("x", first));
+    let stored = fault(&layer("no trip", Box::new(second)));
+    let details = stored.details.as_deref().expect("details");
+    assert_eq!((details.phase, details.attempt), (Some(Phase::Model), Some(2)));
+    assert_eq!(details.retry_after_ms, Some(20));
+    let known = Fault::new(ErrorCode("W0109"), "late").at_attempt(7).with_sources_of(&stored);
+    assert_eq!(known.details.and_then(|details| details.attempt), Some(7));
+}
+
+#[test]
 fn a_source_that_its_error_quotes_is_left_out() {
     let quoted = layer("cannot read the file: it is gone", leaf("it is gone"));
     assert_eq!(chain(&fault(&quoted)), []);

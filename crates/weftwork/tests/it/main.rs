@@ -14,6 +14,7 @@ mod instances;
 mod model_options;
 mod node_errors;
 mod policies;
+mod providers;
 mod redaction;
 mod retry_kills;
 mod secrets;

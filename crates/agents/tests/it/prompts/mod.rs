@@ -1,5 +1,6 @@
 //! Evaluations of prompts with scripted answers: the prompts, models and sessions of the tests.
 
+mod context;
 mod ends;
 mod nested;
 mod options;

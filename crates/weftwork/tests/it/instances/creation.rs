@@ -1,8 +1,13 @@
 //! Creation of instances: states that do not fit, interruptions, and keys.
 
 use super::{Place, close, id, on_three_stores, open, options};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
-use weftwork::agents::{Activity, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind};
+use std::time::Duration;
+use weftwork::agents::{
+    Activity, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind, InstanceOptions,
+    InstanceStatus, QueuedActivities,
+};
 use weftwork::prelude::*;
 use weftwork::store::StoreError;
 use weftwork::types::InstanceId;
@@ -59,6 +64,37 @@ async fn a_refused_state_leaves_nothing(place: Place) {
     close(agents).await;
 }
 
+async fn an_instance_has_an_id_and_a_handle_for_each_operation(place: Place) {
+    let agents = open(&place).await;
+    let options = InstanceOptions::new;
+    let first = agents.create_graph_agent(&notes(), json!({}), options()).await.expect("created");
+    let second = agents.create_graph_agent(&notes(), json!({}), options()).await.expect("created");
+    assert_ne!(first.id(), second.id(), "each has an id of its own");
+    let mut ids = agents.list(10).await.expect("reads");
+    let mut expected = [first.id().clone(), second.id().clone()];
+    ids.sort();
+    expected.sort();
+    assert_eq!(ids, expected);
+
+    assert!(first.agents().is_same(&agents));
+    let mut events = agents.subscribe(&first).await.expect("exists");
+    let sent = agents.send(&first, Activity::new(json!(null))).await.expect("accepted");
+    sent.ended().await.expect("succeeds");
+    let state = json!({"notes": ["noted"]});
+    assert_eq!(agents.get_state(&first).await, Ok(state));
+    let begun = events.next().await.expect("goes on").expect("no error");
+    assert_eq!(begun.activity, sent.activity().run);
+    let report = agents.terminate(&first, Duration::ZERO, QueuedActivities::Keep).await;
+    assert_eq!(report.expect("exists").kept, []);
+    for (instance, status) in
+        [(&first, InstanceStatus::Terminated), (&second, InstanceStatus::Idle)]
+    {
+        assert_eq!(agents.info(instance).await.expect("exists").status, status);
+    }
+    assert_eq!(agents.get_state(&second).await, Ok(json!({"notes": []})));
+    close(agents).await;
+}
+
 async fn an_interrupted_creation_is_finished(place: Place) {
     let agents = open(&place).await;
     agents.host("app:notes", notes()).await.expect("hosted");
@@ -111,6 +147,7 @@ async fn keys_of_the_runtime_are_refused(place: Place) {
 }
 
 on_three_stores![
+    an_instance_has_an_id_and_a_handle_for_each_operation,
     a_refused_state_leaves_nothing,
     an_interrupted_creation_is_finished,
     keys_of_the_runtime_are_refused,

@@ -3,7 +3,9 @@
 use super::{Place, close, does, id, info, on_three_stores, open, options, until};
 use futures_util::StreamExt;
 use serde_json::{Map, json};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use weftwork::agents::{
     Activity, ActivityPayload, AgentRuntimeErrorKind as Kind, InstanceEventKind, InstanceStatus,
 };
@@ -102,6 +104,45 @@ async fn each_superstep_is_published_and_the_last_one_stays(place: Place) {
     close(agents).await;
 }
 
+async fn wait(gate: Deps<Arc<Semaphore>>) -> NodeResult<NotesUpdate> {
+    gate.acquire().await?.forget();
+    Ok(NotesUpdate::new())
+}
+
+async fn the_state_is_read_while_an_activity_is_executed(place: Place) {
+    let agents = open(&place).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let graph = Graph::<Notes>::new("waits").with(Arc::clone(&gate));
+    let graph = graph.node("note", note).node("wait", wait).node("again", again);
+    let graph = graph.edge(START, "note").edge("note", "wait").edge("wait", "again");
+    let graph = graph.build().expect("sound");
+    let instance = agents.create_graph_agent(&graph, json!({}), options()).await.expect("created");
+    let mut events = agents.subscribe(&instance).await.expect("exists");
+    let sent = agents.send(&instance, Activity::new(json!("a"))).await.expect("accepted");
+    let first = json!({"notes": ["a null"]});
+    loop {
+        let event = tokio::time::timeout(Duration::from_secs(20), events.next()).await;
+        let event = event.expect("in time").expect("goes on").expect("no error");
+        match event.kind {
+            InstanceEventKind::State { state } if state == first => break,
+            InstanceEventKind::Ended { .. } => panic!("it waits"),
+            _ => {}
+        }
+    }
+    assert_eq!(agents.get_state(&instance).await, Ok(first.clone()));
+    assert_eq!(info(&agents).await.status, InstanceStatus::Processing);
+    // A process that only reads has the same.
+    let reader = open(&place).await;
+    reader.host("app:waits", graph).await.expect("hosted");
+    assert_eq!(reader.get_state(id()).await, Ok(first));
+    close(reader).await;
+    gate.add_permits(1);
+    sent.ended().await.expect("succeeds");
+    let last = json!({"notes": ["a null", "a again"]});
+    assert_eq!(agents.get_state(&instance).await, Ok(last));
+    close(agents).await;
+}
+
 async fn an_instance_waits_for_its_graph(place: Place) {
     let agents = open(&place).await;
     let instance = agents.create_graph_agent(&notes(), json!({}), options()).await;
@@ -165,5 +206,6 @@ on_three_stores![
     the_payload_is_merged_with_the_configurable_entries,
     a_collision_with_the_payload_is_refused,
     each_superstep_is_published_and_the_last_one_stays,
+    the_state_is_read_while_an_activity_is_executed,
     an_instance_waits_for_its_graph,
 ];

@@ -2,17 +2,20 @@
 
 use super::{Place, close, does, id, on_three_stores, open_with, options};
 use serde_json::json;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork::agents::{
-    Activity, AgentRuntime, AgentRuntimeErrorKind as Kind, HostedInstance, Hosting,
+    Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, HostedInstance, Hosting,
 };
+use weftwork::graph::NodeError;
 use weftwork::models::scripted::Step;
 use weftwork::models::{ChatRequest, ScriptedModel};
 use weftwork::prelude::*;
 use weftwork::runtime::Runtime;
 use weftwork::types::message::Message;
-use weftwork::types::run::RunOutcome;
+use weftwork::types::port::Limits;
+use weftwork::types::run::{RunOptions, RunOutcome};
 
 /// Places that took the hosting runtime, with the runtime and the instance that they found.
 #[derive(Debug, Default)]
@@ -119,6 +122,83 @@ async fn activities_are_executed_after_the_agent_runtime_was_dropped(place: Plac
     assert!(dropped.is_ok(), "{} references are left", services.strong_count());
 }
 
+/// Posts a letter, and returns the number of all that were posted.
+#[tool(effect = state_change)]
+fn post_letter(posted: weftwork::tools::Deps<Arc<AtomicU64>>) -> u64 {
+    posted.fetch_add(1, Ordering::SeqCst) + 1
+}
+
+/// Posts a letter by logic over the services, and asks a question after it.
+async fn post(hosting: Hosting, ctx: Ctx) -> NodeResult<EmptyUpdate> {
+    let thread = ctx.thread().clone();
+    let posted = hosting
+        .run(async move |logic| {
+            let row = logic.store().thread(logic.agents().principal(), &thread).await?;
+            assert_eq!(row.id, thread, "the store is that of the runtime");
+            assert_eq!(logic.policies().rules.len(), 1);
+            assert_eq!(logic.tools().specs().len(), 1);
+            assert!(logic.models().get("greeter").is_some());
+            assert_eq!(logic.providers().providers().count(), 0);
+            logic.call_tool("post_letter", json!({})).await.map_err(NodeError::from)
+        })
+        .await?;
+    ctx.interrupt(json!("go on?"))?;
+    Ok(EmptyUpdate::new().rounds(posted.value.as_u64().unwrap_or_default()))
+}
+
+async fn calls_of_logic_are_recorded_with_their_node(place: Place) {
+    let posted = Arc::new(AtomicU64::new(0));
+    let graph = Graph::<Empty>::new("post").node("post", post).edge(START, "post");
+    let graph = graph.build().expect("sound");
+    for round in 1..=2 {
+        let runtime = Runtime::builder(place.open()).open().await.expect("opens");
+        let tools = ToolBox::new().with(post_letter).provide(Arc::clone(&posted));
+        let policy = Policy::builder().allow("post_letter").build().expect("sound");
+        let agents = AgentRuntime::over(runtime).tools(tools).policy(policy);
+        let agents = agents.model("greeter", ScriptedModel::rules()).build().expect("sound");
+        let instance = agents.create_graph_agent(&graph, json!({}), options()).await;
+        let instance = instance.expect("created");
+        if round == 1 {
+            does(&agents, &instance, json!(null)).await.expect("ends at its question");
+        } else {
+            let thread = agents.runtime().thread("app:post", "i-1").expect("hosted");
+            thread.answer(json!("yes")).await.expect("accepted").output().expect("completes");
+            assert_eq!(agents.get_state(&instance).await, Ok(json!({"rounds": 1})));
+        }
+        assert_eq!(posted.load(Ordering::SeqCst), 1, "the node ran {round} times");
+        close(agents).await;
+    }
+}
+
+async fn logic_of_an_activity_has_its_budget(place: Place) {
+    let model = Arc::new(ScriptedModel::from_steps([Step::text("One."), Step::text("Two.")]));
+    let runtime = Runtime::builder(place.open()).open().await.expect("opens");
+    let agents = AgentRuntime::over(runtime).model("greeter", Arc::clone(&model));
+    let agents = agents.build().expect("sound");
+    let talk = async |texts: Vec<String>, activity: ActivityContext| {
+        let said = activity.run(async |logic| {
+            let model = logic.models().get("greeter").cloned().expect("it has one");
+            let mut texts = texts;
+            for _ in 0..2 {
+                let messages = vec![Message::user("Hello")];
+                let request = ChatRequest { messages, ..ChatRequest::default() };
+                texts.push(logic.call_model(&*model, request).await?.message.joined_text());
+            }
+            NodeResult::Ok(texts)
+        });
+        said.await
+    };
+    let budget = Some(Limits::model_calls(1));
+    let options = options().run_options(RunOptions { budget, ..RunOptions::default() });
+    let instance = agents.create("talk", Vec::<String>::new(), talk, options).await;
+    let error = does(&agents, &instance.expect("created"), json!(null)).await;
+    let error = error.expect_err("one call is allowed");
+    assert_eq!((error.kind, model.calls()), (Kind::Logic, 1));
+    let cause = error.fault.causes().next().and_then(|cause| cause.code.as_deref());
+    assert_eq!(cause, Some("W0601"), "{error:?}");
+    close(agents).await;
+}
+
 /// Asks before it is called.
 #[tool(effect = external_side_effect)]
 fn refund(order: String) -> String {
@@ -162,6 +242,8 @@ async fn logic_runs_outside_of_nodes(place: Place) {
 }
 
 on_three_stores![
+    calls_of_logic_are_recorded_with_their_node,
+    logic_of_an_activity_has_its_budget,
     logic_runs_outside_of_nodes,
     all_take_the_same_instance,
     activities_are_executed_after_the_agent_runtime_was_dropped,

@@ -7,10 +7,12 @@ mod continuations;
 mod creation;
 mod failures;
 mod graphs;
+mod hidden;
 mod hosting;
 mod kills;
 mod logs;
 mod mailbox;
+mod principals;
 mod recovery;
 mod termination;
 
