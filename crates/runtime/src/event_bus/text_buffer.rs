@@ -242,7 +242,7 @@ impl TextBuffer {
         for saved in self.saved.iter_mut().flat_map(|commit| &mut commit.texts) {
             saved.void |= is(&saved.at, saved.step);
         }
-        let removed = self.saved.drain(..self.removable()).last();
+        let removed = self.saved.drain(..self.removable()).next_back();
         let last = removed.map(|commit| commit.end);
         let saved = self.saved_texts().map(|saved| saved.bytes);
         self.kept_bytes = saved.chain(self.unsaved().map(|piece| piece.text.len())).sum();
