@@ -206,11 +206,12 @@ fn gemini(text: &str, is_cut: bool) -> Vec<Value> {
 
 #[tokio::test]
 async fn answers_that_do_not_fit_have_the_same_errors_in_each_protocol() {
-    let day = r#"{"city": "Bern", "hours": 3}"#;
+    const DAY: &str = r#"{"city": "Bern", "hours": 3}"#;
+    type Answers = &'static [(&'static str, bool)];
     // The answers, with the code of the error, its attempt, and the number of requests.
-    let cases: [(&[(&str, bool)], _, u32, usize); 8] = [
-        (&[(day, false)], Ok(()), 1, 1),
-        (&[("Sure!", false), (r#"{"city": "Bern"}"#, false), (day, false)], Ok(()), 1, 3),
+    let cases: [(Answers, _, u32, usize); 8] = [
+        (&[(DAY, false)], Ok(()), 1, 1),
+        (&[("Sure!", false), (r#"{"city": "Bern"}"#, false), (DAY, false)], Ok(()), 1, 3),
         (&[("Sure!", false)], Err((Kind::Output, "W0615")), 3, 3),
         (&[("[]", false)], Err((Kind::Output, "W0616")), 3, 3),
         // The fence of a code block with nothing in it.
