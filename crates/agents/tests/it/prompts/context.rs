@@ -136,11 +136,14 @@ async fn a_tool_records_by_the_journal_of_its_task() {
     assert_eq!(*value, json!("recorded \"the first time\""));
 }
 
+/// Events, each with the text of the request that came after it.
+type Seen = Vec<(Arc<PromptEvent>, String)>;
+
 #[tokio::test]
 async fn a_rendered_prompt_is_reported_with_its_text_before_the_first_call() {
     let bus = EventBus::new();
     let events = Mutex::new(bus.subscribe());
-    let before: Arc<Mutex<Vec<(Arc<PromptEvent>, String)>>> = Arc::default();
+    let before: Arc<Mutex<Seen>> = Arc::default();
     let seen = Arc::clone(&before);
     let model = ScriptedModel::from_fn(move |request| {
         let events = events.lock().expect("no panic").drain();
