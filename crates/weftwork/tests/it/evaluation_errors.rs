@@ -128,7 +128,8 @@ fn steps(case: Case) -> Vec<Step> {
     let call = || Step::calls(vec![sum()]).using(Tokens::reported(10, 5));
     let ask = || Step::call("ask_human", json!({"question": "Which base?"}));
     let throttled = |kind, retry_after| {
-        let (provider, message) = ("scripted".to_owned(), "slow down".to_owned());
+        let provider = "scripted".to_owned();
+        let message = "slow down".to_owned();
         Step::fails(ModelError::Throttled { provider, message, retry_after, kind })
     };
     let after = Some(Duration::from_secs(2));
@@ -151,7 +152,8 @@ fn steps(case: Case) -> Vec<Step> {
             [call()].into_iter().chain(late).collect()
         }
         Case::Provider => {
-            let (provider, message) = ("scripted".to_owned(), "no".to_owned());
+            let provider = "scripted".to_owned();
+            let message = "no".to_owned();
             let kind = RefusalKind::InvalidRequest;
             let refused = ModelError::BadRequest { provider, status: 400, message, kind };
             vec![call(), Step::fails(refused)]
@@ -230,7 +232,7 @@ impl World {
         }
     }
 
-    /// What happens while the evaluation runs.
+    /// Does what happens while the evaluation runs.
     async fn act(&self, case: Case) {
         match case {
             Case::Deadline | Case::BudgetOfTime => {
