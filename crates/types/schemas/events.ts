@@ -508,6 +508,8 @@ export type Usage = {
   tokens?: Tokens;
   /** Cost of the model calls in millionths of a US dollar, without those whose price is unknown. */
   cost_micro_usd?: number;
+  /** Wall time in milliseconds for which runs were executed; 0 where nothing limits it. */
+  wall_ms?: number;
 };
 
 /** A task that starts from a checkpoint. */

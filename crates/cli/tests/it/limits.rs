@@ -136,7 +136,7 @@ fn an_answer_in_a_chat_has_what_the_run_that_asked_left_of_its_budget() {
 fn wrong_limits_are_refused_by_name() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     for (limits, why) in [
-        ("call=4", "`call` is no limit; expected tokens, usd, calls or tools"),
+        ("call=4", "`call` is no limit; expected tokens, usd, calls, tools or time"),
         ("calls=0", "`0` is no limit of calls; expected a whole number above 0"),
         ("usd=free", "`free` is no limit of usd; expected an amount such as 0.25"),
     ] {
