@@ -61,9 +61,15 @@ impl fmt::Display for Spent {
         }
         match limits.wall_ms {
             None => Ok(()),
-            Some(limit) => write!(f, ", {} of {} s", used.wall_ms / 1_000, limit / 1_000),
+            Some(limit) => write!(f, ", {} of {} s", seconds(used.wall_ms), seconds(limit)),
         }
     }
+}
+
+/// Formats milliseconds as seconds, without zeros at the end.
+fn seconds(millis: u64) -> String {
+    let text = format!("{}.{:03}", millis / 1_000, millis % 1_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
@@ -90,7 +96,7 @@ mod tests {
         let used = Usage { wall_ms: 12_800, ..used };
         assert_eq!(
             Spent { used, limits }.to_string(),
-            "used 2 of 3 model calls, 1 tool call, 350 of 5000 tokens (estimated), 0.00125 of 2 USD, 12 of 90 s"
+            "used 2 of 3 model calls, 1 tool call, 350 of 5000 tokens (estimated), 0.00125 of 2 USD, 12.8 of 90 s"
         );
     }
 }

@@ -5,11 +5,13 @@ use crate::cache::ResponseCache;
 use crate::capability;
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
 use crate::collect::message_id;
+use crate::limiter::CallPermit;
 use crate::protocol::is_paused_turn;
 use crate::retry::delay_after;
 use crate::secrets::Secrets;
 use crate::spans::{call_span, record_call_end};
 use crate::{ModelCallError, ModelError, RetryPolicy, fingerprint, options};
+use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -261,8 +263,10 @@ impl ModelCaller {
                 return Err(late());
             }
             let reservation = ctx.budget.reserve(&demand).await?;
+            let turn = wait_for_turn(model, request, ctx).await.ok_or_else(late)?;
             let attempt = Attempt::begin(model.info(), &call, number, reservation, ctx);
             let (bill, outcome) = attempt.run(model, request, secrets).await;
+            drop(turn);
             tried.attempts = number;
             tried.used += Usage::from(bill.fact());
             let error = match outcome {
@@ -341,6 +345,22 @@ fn unsupported(model: &dyn ChatModel, request: &ChatRequest) -> Option<String> {
     let asked = u64::from(request.max_tokens?);
     let limit = model.token_limits().output?;
     (asked > limit).then(|| format!("`max_tokens` is {asked}, and its limit is {limit}; lower it"))
+}
+
+/// Waits until the limiter of a model lets an attempt begin; `None` if the deadline passes before.
+/// Nothing is sent until then, and a call that is cut meanwhile uses nothing.
+async fn wait_for_turn(
+    model: &dyn ChatModel,
+    request: &ChatRequest,
+    ctx: &CallContext,
+) -> Option<Option<CallPermit>> {
+    let Some(limiter) = model.limiter() else { return Some(None) };
+    let turn = std::pin::pin!(limiter.wait(request.estimated_tokens()));
+    let Some(deadline) = ctx.deadline else { return Some(Some(turn.await)) };
+    match select(turn, ctx.clock.sleep(deadline.since(ctx.clock.now()))).await {
+        Either::Left((permit, _)) => Some(Some(permit)),
+        Either::Right(_) => None,
+    }
 }
 
 /// Returns `true` if the deadline of the call has passed.

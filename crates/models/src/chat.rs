@@ -1,6 +1,7 @@
 //! The chat model trait, its requests and its events.
 
 use crate::cache::ResponseCache;
+use crate::limiter::Limiter;
 use crate::{Capability, ModelError, Price, PriceTable, TokenLimits, fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -59,6 +60,12 @@ pub trait ChatModel: Send + Sync + std::fmt::Debug {
 
     /// Returns the cache of this model's answers; `None` if every call is made.
     fn cache(&self) -> Option<&ResponseCache> {
+        None
+    }
+
+    /// Returns the limiter of the rate at which this model is called; `None` if each attempt begins
+    /// at once. [`ModelCaller`](crate::ModelCaller) waits for it before each attempt.
+    fn limiter(&self) -> Option<&Limiter> {
         None
     }
 

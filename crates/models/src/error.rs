@@ -32,7 +32,8 @@ pub enum ModelError {
     },
     /// The provider refused the key.
     #[error(
-        "provider `{provider}` refused the key (status {status}): {message}; check `{variable}`"
+        "provider `{provider}` refused the key (status {status}): {message}; {}",
+        key_advice(variable)
     )]
     KeyRefused {
         /// The provider.
@@ -187,6 +188,14 @@ pub enum ModelError {
     /// The call could not be recorded, so it was not made.
     #[error(transparent)]
     Journal(#[from] JournalError),
+}
+
+/// Formats where to look after a key was refused.
+fn key_advice(variable: &str) -> String {
+    match variable {
+        "" => "the provider has no key here: set `key_env` in its settings".to_owned(),
+        variable => format!("check `{variable}`"),
+    }
 }
 
 /// Number of known models that a message lists.

@@ -25,7 +25,7 @@ impl RateLimits {
 
 /// Lets calls begin within limits, in the order in which they came.
 #[derive(Debug)]
-pub(crate) struct Limiter {
+pub struct Limiter {
     limits: RateLimits,
     clock: Arc<dyn Clock>,
     slots: Option<Arc<Semaphore>>,

@@ -166,7 +166,7 @@ impl SettingsTable {
 /// The parts of a model's settings that all users of the model share.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedParts {
-    limiter: Option<Arc<Limiter>>,
+    limiter: Option<Limiter>,
     cache: Option<Arc<ResponseCache>>,
     extras: RequestExtras,
 }
@@ -184,7 +184,7 @@ impl SharedParts {
         };
         let lifetime = settings.cache_seconds.map(Duration::from_secs);
         Self {
-            limiter: limits.any().then(|| Arc::new(Limiter::new(limits, Arc::clone(clock)))),
+            limiter: limits.any().then(|| Limiter::new(limits, Arc::clone(clock))),
             cache: lifetime.map(|lifetime| Arc::new(ResponseCache::new(lifetime))),
             extras,
         }
@@ -241,17 +241,11 @@ impl ChatModel for ConfiguredModel {
         self.parts.as_ref()?.cache.as_deref()
     }
 
+    fn limiter(&self) -> Option<&Limiter> {
+        self.parts.as_ref()?.limiter.as_ref()
+    }
+
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
-        let limiter = self.parts.as_ref().and_then(|parts| parts.limiter.clone());
-        let Some(limiter) = limiter else { return self.model.stream(request) };
-        let model = Arc::clone(&self.model);
-        let admitted = async move {
-            let turn = limiter.wait(request.estimated_tokens()).await;
-            // The turn ends with the stream.
-            streams::unfold((model.stream(request), turn), |(mut events, turn)| async {
-                Some((events.next().await?, (events, turn)))
-            })
-        };
-        streams::once(admitted).flatten().boxed()
+        self.model.stream(request)
     }
 }

@@ -241,8 +241,19 @@ async fn tokens_are_limited_and_a_caller_that_gives_up_takes_no_turn() {
     finish(first, &clock).await;
     // The second has to wait, and gives up.
     assert!(ask(ChatRequest { temperature: Some(0.5), ..large() }).now_or_never().is_none());
+    assert_eq!(desk.facts().len(), 1, "a call that was not sent uses nothing");
+    let mut late = desk.context(&clock);
+    late.deadline = Some(clock.now().plus(Duration::from_secs(1)));
+    let waits = async {
+        let request = ChatRequest { temperature: Some(0.4), ..large() };
+        ModelCaller::default().call(&*model, request, &late).await
+    };
+    let passes = async { clock.advance(Duration::from_secs(1)) };
+    let (ended, ()) = futures_util::future::join(waits, passes).await;
+    assert_eq!(ended.expect_err("the deadline passes").fault().code, "W0124");
+    assert_eq!(desk.facts().len(), 1, "nor does one whose deadline passes");
     let third = tokio::spawn(ask(ChatRequest { temperature: Some(0.6), ..large() }));
-    clock.advance(Duration::from_secs(50));
+    clock.advance(Duration::from_secs(49));
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }

@@ -22,7 +22,7 @@ use weftwork_graph::run_loop::{Finished, Run as GraphRun, StateQuery, out_of_nod
 use weftwork_store::{InterruptRow, RunRow, StoreError};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask};
-use weftwork_types::port::WallTime;
+use weftwork_types::port::Budget;
 use weftwork_types::run::{RunInput, RunOutcome};
 use weftwork_types::usage::Usage;
 use weftwork_types::{InterruptId, RunId};
@@ -207,8 +207,7 @@ impl ClaimedRun {
             FirstAction::Nothing => {}
             FirstAction::Run(start) => {
                 let run = self.requested_run(&local, start, begins_at, &attempts);
-                let wall_time = resources.budget.wall_time(began);
-                let ended = match self.run_supersteps(writer, run, wall_time).await {
+                let ended = match self.run_supersteps(writer, run, &*resources.budget).await {
                     Ok(Some(finished)) => {
                         return self.finish(&local, writer, finished, began).await;
                     }
@@ -321,13 +320,15 @@ impl ClaimedRun {
         &self,
         writer: &Arc<Writer>,
         run: GraphRun,
-        wall_time: Option<WallTime>,
+        budget: &dyn Budget,
     ) -> Result<Option<Finished>, RuntimeError> {
         if self.is_expired() {
             return Err(RuntimeError::DeadlinePassed { limit_ms: 0 });
         }
         let clock = &self.context.clock;
-        if let Some(limit) = wall_time.filter(|limit| limit.until <= clock.now()) {
+        let begun = clock.now();
+        let wall_time = budget.wall_time(begun);
+        if let Some(limit) = wall_time.filter(|limit| limit.until <= begun) {
             return Err(limit.exceeded().into());
         }
         let mut run = std::pin::pin!(run.finish());
@@ -347,6 +348,10 @@ impl ClaimedRun {
                 let Some(limit) = wall_time else { return std::future::pending().await };
                 clock.sleep(limit.until.since(clock.now())).await;
                 writer.idle().await;
+                // The log counts from the first commit: a run that continues this one must have
+                // nothing left.
+                let late = writer.started.get().map(|started| started.since(begun));
+                clock.sleep(late.unwrap_or_default()).await;
                 limit.exceeded()
             } => return Err(exceeded.into()),
         };

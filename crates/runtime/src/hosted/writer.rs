@@ -49,6 +49,8 @@ pub(super) struct Writer {
     resumed: std::sync::Mutex<Vec<AiEvent>>,
     /// Permit held until the run makes progress.
     turn: std::sync::Mutex<Option<OwnedSemaphorePermit>>,
+    /// Time of the first commit.
+    pub(super) started: std::sync::OnceLock<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,7 @@ impl Writer {
             open_steps: std::sync::Mutex::default(),
             resumed: std::sync::Mutex::default(),
             turn: std::sync::Mutex::default(),
+            started: std::sync::OnceLock::new(),
         })
     }
 
@@ -417,6 +420,7 @@ impl Writer {
                 return Err(error);
             }
         };
+        self.started.get_or_init(|| at);
         if further {
             // The run got past the place at which its workers died: the next suspect may start.
             self.hold(None);

@@ -1,7 +1,9 @@
 //! Budgets of runs: one for each run, reserved before calls.
 
+use crate::faulty::{Faulty, Moment};
 use crate::recovery::{created, dies};
 use crate::support::{Bench, completed, failed, interrupted, on_each_store, store, thread};
+use futures_util::FutureExt as _;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -223,6 +225,41 @@ async fn wall_time_is_limited_for_a_run_with_its_continuations_without_waits() {
         gate.goes_on.notify_one();
     }
     assert_eq!(completed(run.outcome.await)["log"], json!([1]));
+}
+
+#[tokio::test]
+async fn a_run_that_is_cut_at_its_wall_time_leaves_nothing_of_it() {
+    let gate = Arc::new(Gate::default());
+    let clock = ManualClock::new();
+    let store = Faulty::new(store());
+    let passing = clock.clone();
+    // Time passes before the first commit, with which the log begins.
+    store.interfere(move |_, moment, commit| {
+        if moment == Moment::Before && commit.is_none() {
+            passing.advance(Duration::from_secs(1));
+        }
+        Ok(Duration::ZERO)
+    });
+    let graph = Graph::<Log>::new("slow").with(Arc::clone(&gate)).node("slow", slow);
+    let graph = graph.edge(START, "slow").build().expect("sound");
+    let builder = Runtime::builder(store).clock(Arc::new(clock.clone()));
+    let runtime = builder.graph("test:graph", graph).open().await.expect("opens");
+    let thread = runtime.thread("test:graph", "t").expect("valid names");
+    let minute = Limits::wall_time(Duration::from_secs(60));
+    let run = thread.start(json!({})).budget(minute).begin().await.expect("accepted");
+    gate.began.notified().await;
+    let mut outcome = run.outcome;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = &mut outcome => break ended,
+            () = tokio::task::yield_now() => clock.advance(Duration::from_secs(1)),
+        }
+    };
+    assert_eq!(failed(ended).0, "W0601");
+    let again = runtime.resume(&Principal::local(), &run.run.thread).await.expect("resumed");
+    assert_eq!(failed(again.outcome.await).0, "W0601");
+    assert!(gate.began.notified().now_or_never().is_none(), "no node was executed");
 }
 
 #[tokio::test]

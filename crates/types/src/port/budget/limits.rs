@@ -30,7 +30,8 @@ pub struct Limits {
     pub cost_micro_usd: Option<u64>,
     /// Maximum wall time in milliseconds for which runs are executed. Time in which none is executed
     /// does not count: a run that waits in a queue, or for a person. A run that is executed at that
-    /// time is cut off, and its checkpoints stay.
+    /// time is cut off, and its checkpoints stay. The time is read from the logs of the runs: of a
+    /// run with durability `exit`, and of a process that died, it counts as far as it was logged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
 }
