@@ -4,7 +4,6 @@ use crate::cache::ResponseCache;
 use crate::chat::{ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo};
 use crate::limiter::{Limiter, RateLimits};
 use crate::{Additions, Capability, ModelError, Price, RefusalKind, RequestExtras, TokenLimits};
-use futures_util::{StreamExt as _, stream as streams};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -166,7 +165,7 @@ impl SettingsTable {
 /// The parts of a model's settings that all users of the model share.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedParts {
-    limiter: Option<Limiter>,
+    limiter: Option<Arc<Limiter>>,
     cache: Option<Arc<ResponseCache>>,
     extras: RequestExtras,
 }
@@ -184,7 +183,7 @@ impl SharedParts {
         };
         let lifetime = settings.cache_seconds.map(Duration::from_secs);
         Self {
-            limiter: limits.any().then(|| Limiter::new(limits, Arc::clone(clock))),
+            limiter: limits.any().then(|| Arc::new(Limiter::new(limits, Arc::clone(clock)))),
             cache: lifetime.map(|lifetime| Arc::new(ResponseCache::new(lifetime))),
             extras,
         }
@@ -242,7 +241,7 @@ impl ChatModel for ConfiguredModel {
     }
 
     fn limiter(&self) -> Option<&Limiter> {
-        self.parts.as_ref()?.limiter.as_ref()
+        self.parts.as_ref()?.limiter.as_deref()
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
