@@ -1,6 +1,7 @@
 //! Recorded answers: a cassette contains requests and the answers of a real model.
 
 use crate::chat::{ChatEvent, ChatModel, ChatRequest, ChatStream, ModelInfo};
+use crate::limiter::Limiter;
 use crate::registry::ModelProvider;
 use crate::{Capability, ModelError, Price, TokenLimits, fingerprint};
 use futures_util::{StreamExt as _, stream as streams};
@@ -216,6 +217,10 @@ impl<M: ChatModel + ?Sized> ChatModel for Recorder<M> {
 
     fn price(&self) -> Option<Price> {
         self.model.price()
+    }
+
+    fn limiter(&self) -> Option<&Limiter> {
+        self.model.limiter()
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork_models::{
     ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream, FinishReason, ModelCallError,
-    ModelCaller, ModelError, ModelInfo, ModelProvider, ModelRegistry, ModelSettings, RefusalKind,
-    RetryPolicy, SettingsTable, ToolChoice,
+    ModelCaller, ModelError, ModelInfo, ModelProvider, ModelRegistry, ModelSettings, Recorder,
+    RefusalKind, RetryPolicy, SettingsTable, ToolChoice,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::port::{CallContext, Clock};
@@ -237,6 +237,10 @@ async fn tokens_are_limited_and_a_caller_that_gives_up_takes_no_turn() {
         let context = desk.context(&clock);
         async move { ModelCaller::default().call(&*model, request, &context).await }
     };
+    assert!(
+        Recorder::new(Arc::clone(&model), "unused").limiter().is_some(),
+        "a recording waits too"
+    );
     let first = tokio::spawn(ask(large()));
     finish(first, &clock).await;
     // The second has to wait, and gives up.
