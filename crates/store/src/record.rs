@@ -325,10 +325,10 @@ pub struct Commit {
 
 impl Commit {
     /// Returns `true` if questions that were open before stay those of the runs that asked them: a
-    /// cancelled run asks nothing, and may have been cancelled before it began.
+    /// completed run asks nothing, nor does a cancelled one, which may not have begun.
     #[must_use]
     pub fn keeps_asking_run(&self) -> bool {
-        matches!(self.finish, Some(RunOutcome::Cancelled { .. }))
+        matches!(self.finish, Some(RunOutcome::Cancelled { .. } | RunOutcome::Completed { .. }))
     }
 }
 

@@ -260,6 +260,25 @@ async fn a_save_leaves_an_open_question_and_what_can_be_resumed(place: Place) {
     assert_eq!(stored(&evaluator, "f").await, ["a", "b", "c"]);
 }
 
+async fn a_save_changes_nothing_of_what_the_policy_allows(place: Place) {
+    let policy = Policy::builder().allow("take_note").calls_per_run(1).build().expect("sound");
+    let task = Section::new("task", "Task", "Take notes.").tool(take_note).policy(policy);
+    let prompt = Prompt::<()>::builder("tests", "limited", "Notes").section(task.ask_human());
+    let prompt = prompt.build().expect("sound");
+    let calls = [note("b"), ask(), note("d")].map(|call| Step::calls(vec![call]));
+    let steps = calls.into_iter().chain([Step::text("Done.")]).collect();
+    let (evaluator, _) = open(&place, steps).await;
+    let mine = session("s");
+    let waiting = evaluator.evaluate(&prompt, ()).session(&mine).await.expect("evaluates");
+    assert!(waiting.interrupted().is_some());
+    add(&mine, "c");
+    evaluator.save(&mine).await.expect("saves");
+    let answer = Answers::One(json!("yes"));
+    let answered = evaluator.answer(&prompt, mine.id(), answer).session(&mine).await;
+    assert_eq!(answered.expect("continues").done().expect("ends").text, "Done.");
+    assert_eq!(notes(&mine), ["b", "c"], "the call beyond the limit is not made");
+}
+
 async fn a_save_during_an_evaluation_is_refused_and_loses_nothing(place: Place) {
     let (evaluator, model) =
         open(&place, vec![Step::text("x").hanging(), Step::text("Done.")]).await;
@@ -325,6 +344,7 @@ async fn a_save_that_was_dropped_is_stored_once(place: Place) {
 }
 
 on_three_stores![
+    a_save_changes_nothing_of_what_the_policy_allows,
     events_are_stored_without_an_evaluation,
     children_have_their_parent_and_are_listed,
     processes_that_save_the_same_session_lose_nothing,
