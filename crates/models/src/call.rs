@@ -263,7 +263,7 @@ impl ModelCaller {
                 return Err(late());
             }
             let reservation = ctx.budget.reserve(&demand).await?;
-            let turn = wait_for_turn(model, request, ctx).await.ok_or_else(late)?;
+            let turn = wait_for_turn(model, request, ctx).await?;
             let attempt = Attempt::begin(model.info(), &call, number, reservation, ctx);
             let (bill, outcome) = attempt.run(model, request, secrets).await;
             drop(turn);
@@ -347,19 +347,19 @@ fn unsupported(model: &dyn ChatModel, request: &ChatRequest) -> Option<String> {
     (asked > limit).then(|| format!("`max_tokens` is {asked}, and its limit is {limit}; lower it"))
 }
 
-/// Waits until the limiter of a model lets an attempt begin; `None` if the deadline passes before.
-/// Nothing is sent until then, and a call that is cut meanwhile uses nothing.
+/// Waits until the limiter of a model, if it has one, lets an attempt begin. Nothing is sent until
+/// then, and a call that is cut meanwhile uses nothing.
 async fn wait_for_turn(
     model: &dyn ChatModel,
     request: &ChatRequest,
     ctx: &CallContext,
-) -> Option<Option<CallPermit>> {
-    let Some(limiter) = model.limiter() else { return Some(None) };
+) -> Result<Option<CallPermit>, ModelError> {
+    let Some(limiter) = model.limiter() else { return Ok(None) };
     let turn = std::pin::pin!(limiter.wait(request.estimated_tokens()));
-    let Some(deadline) = ctx.deadline else { return Some(Some(turn.await)) };
+    let Some(deadline) = ctx.deadline else { return Ok(Some(turn.await)) };
     match select(turn, ctx.clock.sleep(deadline.since(ctx.clock.now()))).await {
-        Either::Left((permit, _)) => Some(Some(permit)),
-        Either::Right(_) => None,
+        Either::Left((permit, _)) => Ok(Some(permit)),
+        Either::Right(_) => Err(ModelError::Deadline { provider: model.info().provider.clone() }),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Evaluator;
 use super::record::Record;
-use crate::session::{InEvaluation, Save, Session, SessionError, Unread, read_events};
+use crate::session::{InEvaluation, Save, Session, SessionError, UnconfirmedEvents, read_events};
 use serde_json::{Value, json};
 use weftwork_graph::RuntimeError;
 use weftwork_runtime::{RolledBack, Thread};
@@ -31,7 +31,7 @@ impl Evaluator {
     /// # Errors
     /// [`RuntimeError`] if the thread cannot be read, or is not one of this evaluator.
     pub async fn session(&self, id: &ThreadId) -> Result<Session, RuntimeError> {
-        let Some(metadata) = found(self.thread(id)?.metadata().await)? else {
+        let Some(metadata) = if_exists(self.thread(id)?.metadata().await)? else {
             return Ok(Session::of(id.clone()));
         };
         let parent = metadata.get(PARENT).and_then(Value::as_str);
@@ -151,13 +151,13 @@ impl Evaluator {
     /// Brings to its end what earlier saves and evaluations have begun with a session.
     async fn settle(&self, session: &Session) -> Result<(), RuntimeError> {
         self.take_over_saves(session.id()).await?;
-        self.read_unread(session).await
+        self.read_unconfirmed(session).await
     }
 
     /// Executes the save of a process that died. That of a living process is left to it.
     async fn take_over_saves(&self, id: &ThreadId) -> Result<(), RuntimeError> {
         let threads = self.runtime.threads().with_principal(self.principal.clone());
-        let row = found(threads.get(id).await)?;
+        let row = if_exists(threads.get(id).await)?;
         if row.and_then(|row| row.status).is_none_or(RunStatus::is_final) {
             return Ok(());
         }
@@ -180,20 +180,20 @@ impl Evaluator {
 
     /// Finds out if the events were stored that an evaluation sent before it was dropped: the session
     /// sends them again if not.
-    async fn read_unread(&self, session: &Session) -> Result<(), RuntimeError> {
-        let Some(unread) = session.unread() else { return Ok(()) };
-        let runs = found(self.thread(session.id())?.runs(RolledBack::Omitted).await)?;
+    async fn read_unconfirmed(&self, session: &Session) -> Result<(), RuntimeError> {
+        let Some(unconfirmed) = session.unconfirmed() else { return Ok(()) };
+        let runs = if_exists(self.thread(session.id())?.runs(RolledBack::Omitted).await)?;
         let runs = runs.unwrap_or_default();
-        if let Some(run) = runs.iter().rev().find(|run| has_sent(run, &unread)) {
+        if let Some(run) = runs.iter().rev().find(|run| has_sent(run, &unconfirmed)) {
             if run.outcome.is_none() {
                 return Err(invariants::busy(&run.new.at).into());
             }
             if has_begun(self.runtime.store().as_ref(), &self.principal, &run.new.at).await? {
                 let events = self.stored_events(session.id()).await?;
-                session.update(session.id(), events.unwrap_or_default(), unread.sent);
+                session.update(session.id(), events.unwrap_or_default(), unconfirmed.sent);
             }
         }
-        session.clear_unread();
+        session.clear_unconfirmed();
         Ok(())
     }
 
@@ -256,7 +256,7 @@ impl Evaluator {
         if !self.stores_sessions() {
             return Ok(None);
         }
-        let Some(mut state) = found(self.thread(id)?.state().await)? else { return Ok(None) };
+        let Some(mut state) = if_exists(self.thread(id)?.state().await)? else { return Ok(None) };
         let Some(events) = state.values.get_mut(SESSION_CHANNEL) else { return Ok(None) };
         read_events(events.take()).map(Some).map_err(of_session)
     }
@@ -295,7 +295,7 @@ async fn create_thread(
 }
 
 /// Returns `true` if a run was requested with these events.
-fn has_sent(run: &RunRow, unread: &Unread) -> bool {
+fn has_sent(run: &RunRow, unconfirmed: &UnconfirmedEvents) -> bool {
     let record = Record::of(&run.new.options).and_then(Result::ok);
     let sent = match &run.new.input {
         RunInput::Start { input } => input.get(SESSION_CHANNEL),
@@ -305,12 +305,12 @@ fn has_sent(run: &RunRow, unread: &Unread) -> bool {
         }
         RunInput::Update { .. } | RunInput::Continue => None,
     };
-    record.is_some_and(|record| record.id == unread.evaluation)
-        && sent.is_some_and(|sent| *sent == json!(unread.events))
+    record.is_some_and(|record| record.id == unconfirmed.evaluation)
+        && sent.is_some_and(|sent| *sent == json!(unconfirmed.events))
 }
 
 /// Returns `None` for a thread that does not exist.
-fn found<T>(read: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError> {
+fn if_exists<T>(read: Result<T, RuntimeError>) -> Result<Option<T>, RuntimeError> {
     match read {
         Err(RuntimeError::Store(StoreError::NotFound { .. })) => Ok(None),
         read => read.map(Some),

@@ -8,7 +8,7 @@ pub use error::SessionError;
 pub use query::Query;
 
 pub(crate) use query::fold_slices;
-pub(crate) use save::{InEvaluation, Save, Unread};
+pub(crate) use save::{InEvaluation, Save, UnconfirmedEvents};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ struct Log {
     /// Number of evaluations that were begun and have not ended.
     evaluating: usize,
     /// The events that an evaluation sent to the session's thread before it was dropped or refused.
-    unread: Option<save::Unread>,
+    unconfirmed: Option<save::UnconfirmedEvents>,
 }
 
 impl Log {

@@ -27,7 +27,7 @@ pub(crate) struct Save {
 
 /// Events that an evaluation sent to the thread of a session, until they are known to be stored.
 #[derive(Debug, Clone)]
-pub(crate) struct Unread {
+pub(crate) struct UnconfirmedEvents {
     /// Id of the evaluation.
     pub(crate) evaluation: String,
     pub(crate) events: Vec<SessionEvent>,
@@ -39,7 +39,7 @@ pub(crate) struct Unread {
 #[derive(Debug)]
 pub(crate) struct InEvaluation<'a> {
     session: &'a Session,
-    sends: Option<Unread>,
+    sends: Option<UnconfirmedEvents>,
 }
 
 impl Session {
@@ -103,13 +103,13 @@ impl Session {
     }
 
     /// The events that an evaluation sent, and that may be stored.
-    pub(crate) fn unread(&self) -> Option<Unread> {
-        self.lock_log().unread.clone()
+    pub(crate) fn unconfirmed(&self) -> Option<UnconfirmedEvents> {
+        self.lock_log().unconfirmed.clone()
     }
 
     /// Ends the doubt about the events that an evaluation sent.
-    pub(crate) fn clear_unread(&self) {
-        self.lock_log().unread = None;
+    pub(crate) fn clear_unconfirmed(&self) {
+        self.lock_log().unconfirmed = None;
     }
 
     pub(crate) fn in_use(&self) -> SessionError {
@@ -124,7 +124,7 @@ impl InEvaluation<'_> {
         let (events, sent) = self.session.pending(thread);
         let sends = *thread == self.session.id && !events.is_empty();
         let evaluation = evaluation.to_owned();
-        self.sends = sends.then_some(Unread { evaluation, events, sent });
+        self.sends = sends.then_some(UnconfirmedEvents { evaluation, events, sent });
     }
 }
 
@@ -133,8 +133,8 @@ impl Drop for InEvaluation<'_> {
         let mut log = self.session.lock_log();
         log.evaluating -= 1;
         let stored = log.stored.get(&self.session.id).copied().unwrap_or_default();
-        if let Some(unread) = self.sends.take_if(|sends| stored < sends.sent) {
-            log.unread = Some(unread);
+        if let Some(unconfirmed) = self.sends.take_if(|sends| stored < sends.sent) {
+            log.unconfirmed = Some(unconfirmed);
         }
     }
 }

@@ -29,7 +29,7 @@ const STORIES: usize = 5;
 const SCHEMA: &str = "WEFT_TEST_EVALUATION_SCHEMA";
 
 #[derive(Clone, Serialize, Deserialize)]
-struct Note(String);
+pub(crate) struct Note(pub(crate) String);
 
 impl Slice for Note {
     const NAME: &'static str = "notes";

@@ -1,8 +1,8 @@
 //! Processes that are killed while they save events of a session: what is stored is a prefix of what
 //! each dispatched, with every event that was acknowledged, and none twice.
 
+use crate::evaluation_kills::Note;
 use crate::stores;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -29,19 +29,6 @@ const ASKS: &str = "WEFT_TEST_SAVES_ASK";
 const KILLS: usize = 20;
 /// Events of one save.
 const BATCH: usize = 3;
-
-#[derive(Clone, Serialize, Deserialize)]
-struct Note(String);
-
-impl Slice for Note {
-    const NAME: &'static str = "notes";
-    type Event = Note;
-
-    fn reduce(mut notes: Vec<Self>, note: Note) -> Vec<Self> {
-        notes.push(note);
-        notes
-    }
-}
 
 fn prompt() -> Prompt<()> {
     let task = Section::new("task", "Task", "Ask.").ask_human();
