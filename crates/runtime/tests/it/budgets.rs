@@ -7,17 +7,19 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, State};
 use weftwork_runtime::{Runtime, RuntimeBuilder};
+use weftwork_store::StoreError;
 use weftwork_testkit::ManualClock;
 use weftwork_types::canonical::hash;
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::port::{
     Attempts, Budget, BudgetError, BudgetExceeded, BudgetScope, Budgets, CallKind, CallResult,
-    Demand, GraphExecutor, Intent, LimitedBudget, Limits, Opened,
+    Demand, GraphExecutor, Intent, LimitedBudget, Limits, Opened, RunHandle,
 };
 use weftwork_types::run::{Answers, RunInput, RunOptions, RunOutcome};
 use weftwork_types::tool::Effect;
@@ -227,18 +229,33 @@ async fn wall_time_is_limited_for_a_run_with_its_continuations_without_waits() {
     assert_eq!(completed(run.outcome.await)["log"], json!([1]));
 }
 
+/// Lets time pass until a run ends.
+async fn ended(run: RunHandle, clock: &ManualClock) -> RunOutcome {
+    let mut outcome = run.outcome;
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut outcome => return ended,
+            () = tokio::task::yield_now() => clock.advance(Duration::from_secs(1)),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_run_that_is_cut_at_its_wall_time_leaves_nothing_of_it() {
     let gate = Arc::new(Gate::default());
     let clock = ManualClock::new();
     let store = Faulty::new(store());
     let passing = clock.clone();
+    let refused = AtomicBool::new(false);
     // Time passes before the first commit, with which the log begins.
     store.interfere(move |_, moment, commit| {
-        if moment == Moment::Before && commit.is_none() {
-            passing.advance(Duration::from_secs(1));
+        if moment == Moment::After || commit.is_none() || refused.swap(true, Ordering::SeqCst) {
+            return Ok(Duration::ZERO);
         }
-        Ok(Duration::ZERO)
+        passing.advance(Duration::from_secs(10));
+        let location = "the store".to_owned();
+        Err(StoreError::Unavailable { location, reason: "it starts".to_owned(), retriable: true })
     });
     let graph = Graph::<Log>::new("slow").with(Arc::clone(&gate)).node("slow", slow);
     let graph = graph.edge(START, "slow").build().expect("sound");
@@ -247,19 +264,12 @@ async fn a_run_that_is_cut_at_its_wall_time_leaves_nothing_of_it() {
     let thread = runtime.thread("test:graph", "t").expect("valid names");
     let minute = Limits::wall_time(Duration::from_secs(60));
     let run = thread.start(json!({})).budget(minute).begin().await.expect("accepted");
+    let at = run.run.clone();
+    assert_eq!(failed(ended(run, &clock).await).0, "W0601");
     gate.began.notified().await;
-    let mut outcome = run.outcome;
-    let ended = loop {
-        tokio::select! {
-            biased;
-            ended = &mut outcome => break ended,
-            () = tokio::task::yield_now() => clock.advance(Duration::from_secs(1)),
-        }
-    };
-    assert_eq!(failed(ended).0, "W0601");
-    let again = runtime.resume(&Principal::local(), &run.run.thread).await.expect("resumed");
-    assert_eq!(failed(again.outcome.await).0, "W0601");
-    assert!(gate.began.notified().now_or_never().is_none(), "no node was executed");
+    let again = runtime.resume(&Principal::local(), &at.thread).await.expect("resumed");
+    assert_eq!(failed(ended(again, &clock).await).0, "W0601");
+    assert!(gate.began.notified().now_or_never().is_none(), "no node was executed again");
 }
 
 #[tokio::test]
