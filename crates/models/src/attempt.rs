@@ -265,9 +265,11 @@ impl<'a, 'call> Attempt<'a, 'call> {
     }
 
     /// The usage of the attempt: the provider's counts, or estimates for those that are missing or
-    /// zero. An attempt that the provider refused, or that never reached it, used nothing.
+    /// zero. Of an answer that was cut, the output is at least what was received: the counts before
+    /// it may be those of its beginning. An attempt that the provider refused, or that never reached
+    /// it, used nothing.
     fn tokens(&self, error: Option<&ModelError>) -> Tokens {
-        let nothing_came = self.collector.events() == 0;
+        let nothing_came = self.collector.events() == 0 && self.collector.tokens().is_none();
         if nothing_came && error.is_some_and(is_refusal) {
             return Tokens { estimated: true, ..Tokens::default() };
         }
@@ -278,12 +280,12 @@ impl<'a, 'call> Attempt<'a, 'call> {
         };
         // A provider reads the request and makes what it sends: it reports zero of what it counts
         // under a name that is unknown here.
+        let is_whole = self.collector.is_whole();
+        let takes_estimate = reported.output == 0 || !is_whole && reported.output < output;
         Tokens {
             input: if reported.input == 0 { input } else { reported.input },
-            output: if reported.output == 0 { output } else { reported.output },
-            estimated: reported.estimated
-                || reported.input == 0
-                || reported.output == 0 && output > 0,
+            output: if takes_estimate { output } else { reported.output },
+            estimated: reported.estimated || reported.input == 0 || takes_estimate && output > 0,
             ..reported
         }
     }

@@ -51,6 +51,8 @@ pub struct ChatResponse {
 pub(crate) struct Tried {
     pub(crate) attempts: u32,
     pub(crate) used: Usage,
+    /// Error of the last attempt that the provider ended.
+    failed: Option<ModelError>,
     /// Id of the message that the call produces: that of its first request.
     message: Option<MessageId>,
 }
@@ -108,8 +110,8 @@ impl ModelCaller {
     /// [`ModelCallError`] with the [`ModelError`] of the last attempt; [`ModelError::Unsupported`] without
     /// an attempt if the request sets an option that the model lacks, or an option to a value that
     /// it does not take; [`ModelError::Deadline`] if the deadline has passed or would pass before the
-    /// next attempt; [`ModelError::Budget`] and [`ModelError::Journal`] if no attempt is allowed or
-    /// the answer could not be recorded.
+    /// next attempt; [`ModelError::Budget`] if the budget allows no attempt, or its wall time would be
+    /// used up before the next one; [`ModelError::Journal`] if the answer could not be recorded.
     ///
     /// # Cancel safety
     /// Dropping the future ends the attempt and releases its reservation. Its usage is estimated,
@@ -129,6 +131,7 @@ impl ModelCaller {
         let outcome = making.instrument(span.clone()).await;
         record_call_end(&span, &tried, outcome.as_ref());
         outcome.map_err(|error| ModelCallError {
+            last_attempt: tried.failed.filter(|_| is_limit(&error)).map(|failed| failed.fault()),
             error: Box::new(error),
             attempts: tried.attempts,
             used: tried.used,
@@ -274,12 +277,19 @@ impl ModelCaller {
                 Err(error) => error,
             };
             drop(bill);
-            let chance = ctx.clock.unique();
-            let Some(wait) = delay_after(&self.policy, number - before, &error, chance) else {
+            if is_limit(&error) {
                 return Err(error);
-            };
-            if ctx.deadline.is_some_and(|deadline| ctx.clock.now().plus(wait) >= deadline) {
+            }
+            let chance = ctx.clock.unique();
+            let wait = delay_after(&self.policy, number - before, &error, chance);
+            tried.failed = Some(error.clone());
+            let Some(wait) = wait else { return Err(error) };
+            let now = ctx.clock.now();
+            if ctx.deadline.is_some_and(|deadline| now.plus(wait) >= deadline) {
                 return Err(late());
+            }
+            if let Some(limit) = ctx.budget.wall_time(now) {
+                limit.check_wait(now, wait)?;
             }
             ctx.clock.sleep(wait).await;
         }
@@ -361,6 +371,11 @@ async fn wait_for_turn(
         Either::Left((permit, _)) => Ok(Some(permit)),
         Either::Right(_) => Err(ModelError::Deadline { provider: model.info().provider.clone() }),
     }
+}
+
+/// Returns `true` if an error is a limit of the run, and not the end of an attempt by the provider.
+fn is_limit(error: &ModelError) -> bool {
+    matches!(error, ModelError::Deadline { .. } | ModelError::Budget(_))
 }
 
 /// Returns `true` if the deadline of the call has passed.

@@ -69,7 +69,7 @@ impl Collector {
     }
 
     pub(crate) fn push(&mut self, event: ChatEvent) {
-        self.events += 1;
+        self.events += u64::from(!matches!(event, ChatEvent::Usage(_) | ChatEvent::Cost(_)));
         match event {
             ChatEvent::TextDelta(text) => {
                 self.bytes += text.len() as u64;
@@ -112,6 +112,7 @@ impl Collector {
         self.finish.is_some()
     }
 
+    /// Number of events of the answer; accounts are not counted.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }

@@ -177,7 +177,7 @@ pub enum ModelError {
         reason: String,
     },
     /// The deadline passed.
-    #[error("the deadline passed before `{provider}` had answered")]
+    #[error("the deadline leaves no time for an answer of `{provider}`")]
     Deadline {
         /// The provider.
         provider: String,
@@ -399,8 +399,10 @@ fn advice(kind: RefusalKind) -> &'static str {
 /// A failed model call: the error of its last attempt, and the usage of all attempts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelCallError {
-    /// Error of the last attempt, or the reason why no attempt was made.
+    /// Error of the last attempt, or the limit that allowed no further one.
     pub error: Box<ModelError>,
+    /// Error of the last attempt that the provider ended, if a limit ended the call after it.
+    pub last_attempt: Option<Fault>,
     /// Number of attempts that were made.
     pub attempts: u32,
     /// Usage of all attempts.
@@ -417,9 +419,12 @@ impl ModelCallError {
     /// Returns the error in the form that is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        let fault = self.error.fault();
+        let mut fault = self.error.fault();
         if self.attempts == 0 {
             return fault;
+        }
+        if self.last_attempt.is_some() {
+            fault = fault.with_sources_of(self);
         }
         fault.at_attempt(self.attempts).with_usage(self.used)
     }
@@ -433,7 +438,10 @@ impl fmt::Display for ModelCallError {
 
 impl std::error::Error for ModelCallError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.error.source()
+        match &self.last_attempt {
+            Some(fault) => Some(fault),
+            None => self.error.source(),
+        }
     }
 }
 

@@ -208,7 +208,7 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
             ModelError::Deadline { provider: provider.clone() },
             "W0124",
             false,
-            "the deadline passed before `p` had answered",
+            "the deadline leaves no time for an answer of `p`",
         ),
         (
             ModelError::Journal(JournalError { name: text("p:m"), source: fault() }),

@@ -162,6 +162,10 @@ pub(super) struct Decoder {
     has_halves: bool,
     /// Something that is no document, which may say why there is none.
     remark: Option<String>,
+    /// Counts that the caller has.
+    reported: Option<Tokens>,
+    /// Cost that the caller has.
+    reported_cost: Option<u64>,
     /// Name of the current event, which some servers send in place of a document's type.
     event_name: String,
     done: bool,
@@ -194,6 +198,8 @@ impl Decoder {
             halves: OpenHalves::default(),
             has_halves: false,
             remark: None,
+            reported: None,
+            reported_cost: None,
             event_name: String::new(),
             done: false,
         }
@@ -408,6 +414,7 @@ impl Decoder {
             }
             self.join_halves();
             out.append(&mut self.progress.events);
+            self.report_counts(out);
             read.map_err(|flaw| self.error_of_flaw(flaw))?;
         }
         if self.progress.is_over {
@@ -452,10 +459,22 @@ impl Decoder {
         self.join_halves();
         self.progress.events.extend(self.halves.end());
         out.append(&mut self.progress.events);
-        out.extend(self.progress.tokens.map(ChatEvent::Usage));
-        out.extend(self.progress.cost_micro_usd.map(ChatEvent::Cost));
+        self.report_counts(out);
         out.push_back(ChatEvent::Finish { reason, provider_call_id: self.progress.id.take() });
         self.done = true;
+    }
+
+    /// Adds the counts and the cost that are new: an answer that is cut later was paid for too.
+    fn report_counts(&mut self, out: &mut VecDeque<ChatEvent>) {
+        let Progress { tokens, cost_micro_usd, .. } = self.progress;
+        if tokens != self.reported {
+            out.extend(tokens.map(ChatEvent::Usage));
+        }
+        if cost_micro_usd != self.reported_cost {
+            out.extend(cost_micro_usd.map(ChatEvent::Cost));
+        }
+        self.reported = tokens;
+        self.reported_cost = cost_micro_usd;
     }
 
     fn truncated_answer(&self, reason: String) -> ModelError {

@@ -116,10 +116,18 @@ fn samples() -> [Sample; 4] {
 }
 
 /// The answer of all samples: deltas of one kind joined, so that protocols that send arguments in
-/// one piece are equal to those that send fragments.
+/// one piece are equal to those that send fragments, and the last account before the end.
 fn said(events: &[ChatEvent]) -> Vec<ChatEvent> {
     let mut out: Vec<ChatEvent> = Vec::new();
+    let mut usage = None;
     for event in events {
+        if let ChatEvent::Usage(_) = event {
+            usage = Some(event.clone());
+            continue;
+        }
+        if let ChatEvent::Finish { .. } = event {
+            out.extend(usage.take());
+        }
         match (out.last_mut(), event) {
             (Some(ChatEvent::TextDelta(so_far)), ChatEvent::TextDelta(more))
             | (Some(ChatEvent::ReasoningDelta(so_far)), ChatEvent::ReasoningDelta(more)) => {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use weftwork_models::scripted::Step;
 use weftwork_models::{
     Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream, ModelCallError,
-    ModelCaller, ModelError, ModelInfo, RefusalKind, ScriptedModel, TokenLimits,
+    ModelCaller, ModelError, ModelInfo, RefusalKind, RetryPolicy, ScriptedModel, TokenLimits,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::event::AiEvent;
-use weftwork_types::port::{CallContext, Clock as _, LimitedBudget, Limits};
+use weftwork_types::port::{Budget as _, CallContext, Clock as _, LimitedBudget, Limits};
 use weftwork_types::usage::{Tokens, Usage, UsageStatus};
 
 const USED: Tokens = Tokens::reported(5, 3);
@@ -192,8 +192,39 @@ async fn the_budget_is_asked_before_each_attempt() {
     let model = ScriptedModel::from_steps(vec![Step::fails(busy()), Step::text("late")]);
     let error = call(&model, &desk.context(&clock)).await.expect_err("used up");
     assert_eq!((error.code().0, model.calls()), ("W0601", 1));
+    assert_eq!(causes(&error), ["W0305"], "the provider's error is not lost");
     let error = call(&model, &desk.context(&clock)).await.expect_err("used up");
     assert_eq!((error.code().0, model.calls()), ("W0601", 1));
+    assert!(causes(&error).is_empty(), "this call had no attempt");
+}
+
+/// The codes of the causes of an error, as they are stored.
+fn causes(error: &ModelCallError) -> Vec<String> {
+    error.fault().causes().filter_map(|cause| cause.code.clone()).collect()
+}
+
+#[tokio::test]
+async fn a_retry_that_comes_after_the_wall_time_is_not_waited_for() {
+    let wait = RetryPolicy::default().backoff_first;
+    for (limit, calls) in [(wait / 4, 1), (wait * 2, 2)] {
+        let desk = Desk::new();
+        let clock = ManualClock::moved_by_sleeps();
+        let mut ctx = desk.context(&clock);
+        let budget = LimitedBudget::new(Limits::wall_time(limit), Usage::default());
+        let begun = budget.wall_time(ctx.clock.now()).expect("a limit");
+        assert_eq!(begun.until, ctx.clock.now().plus(limit));
+        ctx.budget = Arc::new(budget);
+        let model = ScriptedModel::from_steps(vec![Step::fails(busy()), Step::text("two")]);
+        let answer = call(&model, &ctx).await;
+        assert_eq!(model.calls(), calls);
+        match answer {
+            Ok(answer) => assert_eq!((calls, answer.message.joined_text()), (2, "two".to_owned())),
+            Err(error) => {
+                assert_eq!((error.code().0, clock.elapsed()), ("W0601", Duration::ZERO));
+                assert_eq!(causes(&error), ["W0305"]);
+            }
+        }
+    }
 }
 
 #[tokio::test]
@@ -227,7 +258,8 @@ async fn no_attempt_begins_at_or_after_the_deadline() {
     // The delay before the second attempt would exceed the deadline, so the call fails at once.
     ctx.deadline = Some(ctx.clock.now().plus(Duration::from_millis(200)));
     let model = ScriptedModel::from_steps(vec![Step::fails(busy()), Step::text("late")]);
-    assert_eq!(call(&model, &ctx).await.expect_err("late").code().0, "W0124");
+    let error = call(&model, &ctx).await.expect_err("late");
+    assert_eq!((error.code().0, causes(&error)), ("W0124", vec!["W0305".to_owned()]));
     assert_eq!((model.calls(), clock.elapsed()), (1, Duration::ZERO));
 }
 

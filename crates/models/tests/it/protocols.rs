@@ -422,6 +422,40 @@ async fn cut(protocol: &str) -> Cell {
     Ok(())
 }
 
+/// Usage that is reported before the connection breaks: its input is exact, and its output is at
+/// least what was received.
+async fn usage_before_a_cut(protocol: &str) -> Cell {
+    for (text, output, estimated) in
+        [("ok", 3, false), ("forty bytes of text, or ten tokens of it", 10, true)]
+    {
+        let mut documents = documents(protocol, &[Said::Text(text)], true);
+        match protocol {
+            "openai" => {
+                documents[0]["usage"] = json!({"prompt_tokens": 11, "completion_tokens": 3,
+                    "prompt_tokens_details": {"cached_tokens": 4}});
+            }
+            "gemini" => {
+                documents[0]["usageMetadata"] = json!({"promptTokenCount": 11,
+                    "candidatesTokenCount": 3, "cachedContentTokenCount": 4});
+            }
+            "anthropic" => documents[0]["message"]["usage"]["output_tokens"] = json!(3),
+            _ => return Err("reported at the end alone".to_owned()),
+        }
+        let head = Reply::pieces(200, &[("content-type", "text/event-stream")]);
+        let begin = documents.iter().take(if protocol == "anthropic" { 3 } else { 1 });
+        let reply = begin.fold(head, |reply, one| reply.piece(format!("data: {one}\n\n")));
+        let server = playing(reply).await;
+        let desk = Desk::new();
+        let error = ask(protocol, &server, request("hi"), &desk, ENOUGH_MS).await;
+        let error = error.expect_err("cut");
+        let expected = Tokens { estimated, ..Tokens::reported(11, output).cached(4) };
+        assert_eq!(desk.facts()[0].tokens, expected, "{protocol}");
+        assert_eq!(error.used.tokens, expected, "{protocol}");
+        assert!(error.to_string().contains("cut off after"), "{protocol}: {error}");
+    }
+    Ok(())
+}
+
 async fn cancel(protocol: &str) -> Cell {
     let documents = documents(protocol, &[Said::Text("Hel"), Said::Text("lo")], true);
     let head = Reply::pieces(200, &[("content-type", "text/event-stream")]);
@@ -462,6 +496,7 @@ async fn every_protocol_passes_the_suite() {
             ("stop", options::sampling(protocol, "stop").boxed()),
             ("seed", options::sampling(protocol, "seed").boxed()),
             ("usage with cached tokens", usage(protocol).boxed()),
+            ("usage before a cut", usage_before_a_cut(protocol).boxed()),
             ("no usage", no_usage(protocol).boxed()),
             ("structured output, object and list", schemas(protocol).boxed()),
             ("images", images(protocol).boxed()),
@@ -488,6 +523,7 @@ async fn every_protocol_passes_the_suite() {
             "| openai | video | refused by name |",
             "| openai_responses | stop | refused by name |",
             "| openai_responses | seed | refused by name |",
+            "| openai_responses | usage before a cut | reported at the end alone |",
             "| openai_responses | video | refused by name |",
             "| anthropic | seed | refused by name |",
             "| anthropic | video | refused by name |",

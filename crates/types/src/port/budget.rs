@@ -10,6 +10,7 @@ use crate::usage::{Tokens, Usage, dollars};
 use crate::{BoxFuture, ErrorCode, Principal, ThreadId, Timestamp};
 use serde_json::{Map, Value};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Unit of costs.
 const MICRO_USD: &str = "millionths of a US dollar";
@@ -84,11 +85,29 @@ pub struct WallTime {
 }
 
 impl WallTime {
+    /// Unit of the limit.
+    const UNIT: &str = "ms of wall time";
+
     /// Returns the error for a time that is used up.
     #[must_use]
     pub fn exceeded(&self) -> BudgetError {
         let Self { limit_ms, .. } = *self;
-        BudgetExceeded { unit: "ms of wall time", used: limit_ms, limit: limit_ms }.into()
+        BudgetExceeded { unit: Self::UNIT, used: limit_ms, limit: limit_ms }.into()
+    }
+
+    /// Checks that something is left at the end of a wait that begins at `now`.
+    ///
+    /// # Errors
+    /// Returns [`BudgetError::Exceeded`], whose used time includes the wait.
+    pub fn check_wait(&self, now: Timestamp, wait: Duration) -> Result<(), BudgetError> {
+        let Self { until, limit_ms } = *self;
+        let left = until.since(now);
+        if wait < left {
+            return Ok(());
+        }
+        let over = u64::try_from((wait - left).as_millis()).unwrap_or(u64::MAX);
+        let used = limit_ms.saturating_add(over);
+        Err(BudgetExceeded { unit: Self::UNIT, used, limit: limit_ms }.into())
     }
 }
 
