@@ -119,6 +119,12 @@ impl SendTo {
 
 /// A function that can be a node: async, one to six arguments that each implement [`FromTask`], a
 /// result that implements [`IntoOutput`]. `M` is the tuple of its arguments.
+#[diagnostic::on_unimplemented(
+    message = "this function cannot be a node",
+    label = "not a node",
+    note = "a node is an `async fn` of one to six extractors that returns an update, a `Command`, `()`, or a `Result` of one of them",
+    note = "extractors are `State<S>`, `Field<K>`, `Input`, `Arg<T>`, `Deps<T>`, `Ctx` and, of agents, `Model`, `Tools`, `Hosting` and `ActivityPayload<T>`; error handlers also take `Failure`"
+)]
 pub trait Handler<M>: std::marker::Send + Sync + 'static {
     /// Runs it.
     fn call(&self, input: &TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>>;
@@ -134,12 +140,6 @@ pub trait Handler<M>: std::marker::Send + Sync + 'static {
 
 /// An async function of one to six arguments. It has no bounds on arguments and result, which are
 /// bounds of [`Handler`] instead: so the compiler names the one that does not fit.
-#[diagnostic::on_unimplemented(
-    message = "this function cannot be a node",
-    label = "not a node",
-    note = "a node is an `async fn` of one to six extractors that returns an update, a `Command`, `()`, or a `Result` of one of them",
-    note = "extractors are `State<S>`, `Field<K>`, `Input`, `Arg<T>`, `Deps<T>`, `Ctx` and, of agents, `Model`, `Tools`, `Hosting` and `ActivityPayload<T>`; error handlers also take `Failure`"
-)]
 pub(crate) trait NodeFn<A> {
     type Future: Future;
 

@@ -69,8 +69,8 @@ pub fn facade_tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
 /// crate.
 ///
 /// A module has no other items with these three names: a struct `ChatView` of your own beside `Chat`
-/// is refused as defined twice (E0428), "in this derive macro expansion". Rename it, or put the state
-/// into a module of its own.
+/// is refused as defined twice (E0428), with the derive as the other definition. Rename it, or put
+/// the state into a module of its own.
 #[proc_macro_derive(State, attributes(channel, state))]
 pub fn state(input: TokenStream) -> TokenStream {
     state::expand(input.into(), parse_quote!(::weftwork_graph)).into()
