@@ -5,8 +5,8 @@
 use serde_json::json;
 use std::sync::Arc;
 use weftwork::agents::EvaluationErrorKind;
-use weftwork::models::{ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
+use weftwork::testing::{ScriptedModel, Step};
 use weftwork::types::port::{LimitedBudget, Limits};
 use weftwork::types::usage::Usage;
 

@@ -7,8 +7,8 @@
 
 use serde_json::json;
 use std::sync::Arc;
-use weftwork::models::{ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
+use weftwork::testing::{ScriptedModel, Step};
 
 /// Refunds an order.
 #[tool(effect = external_side_effect)]

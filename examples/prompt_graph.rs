@@ -7,8 +7,8 @@
 use serde_json::json;
 use std::sync::Arc;
 use weftwork::agents::{Model, PromptRun, Tools};
-use weftwork::models::{ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
+use weftwork::testing::{ScriptedModel, Step};
 
 #[derive(State)]
 struct Draft {

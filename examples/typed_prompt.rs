@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
-use weftwork::models::{ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
+use weftwork::testing::{ScriptedModel, Step};
 use weftwork::tools::Deps;
 
 /// The parameters of the prompt.

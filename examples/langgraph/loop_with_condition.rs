@@ -6,8 +6,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use weftwork::models::{ScriptedModel, scripted::Step};
 use weftwork::prelude::*;
+use weftwork::testing::{ScriptedModel, Step};
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 struct Verdict {

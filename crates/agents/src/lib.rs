@@ -61,3 +61,5 @@ pub use team::{
 pub use weftwork_types::instance::{
     ACTIVITY_PAYLOAD, AgentRuntimeError, AgentRuntimeErrorKind, PAYLOAD_BYTES_MAX,
 };
+#[doc(no_inline)]
+pub use weftwork_types::run::RunRetry;

@@ -38,7 +38,7 @@ async fn list_approvals(args: ApprovalList, context: &CommandContext) -> Result<
     let (open, page) = find_approvals(store.as_ref(), thread, &args).await?;
     if args.json {
         for one in &open {
-            terminal.line(with_type("waiting", json!(one)))?;
+            terminal.line(with_type("waiting", waiting_json(one)))?;
         }
         for row in &page.rows {
             terminal.line(with_type("record", json!(row)))?;
@@ -78,6 +78,23 @@ async fn find_approvals(
     Ok((open, approval::approvals(store, &who, query).await?))
 }
 
+/// Returns a call that waits as a line of JSON: its question by its id, and without members that have
+/// no value.
+fn waiting_json(one: &WaitingApproval) -> Value {
+    let mut line = json!({
+        "thread": one.thread,
+        "question": one.question.id,
+        "request": one.question.approval(),
+    });
+    let times = [("asked_at", one.asked_at), ("expires_at", one.question.expires_at)];
+    for (name, time) in times {
+        if let Some(time) = time {
+            line[name] = json!(time);
+        }
+    }
+    line
+}
+
 /// Adds the type of a line of JSON.
 fn with_type(kind: &str, mut value: Value) -> Value {
     value["type"] = json!(kind);
@@ -88,12 +105,13 @@ fn waiting_table(open: &[WaitingApproval]) -> Table {
     let now = SystemClock::new().now();
     let mut table = Table::new(&["THREAD", "WAITS", "EXPIRES (UTC)", "TOOL", "ARGUMENTS"]);
     for one in open {
+        let request = one.question.approval();
         table.row([
             one.thread.to_string(),
             one.asked_at.map(|asked| format_age(asked, now)).unwrap_or_default(),
-            one.expires_at.map_or_else(|| "never".to_owned(), format_moment),
-            one.request.tool.clone(),
-            one.request.args.to_string(),
+            one.question.expires_at.map_or_else(|| "never".to_owned(), format_moment),
+            request.map(|request| request.tool.clone()).unwrap_or_default(),
+            request.map(|request| request.args.to_string()).unwrap_or_default(),
         ]);
     }
     table

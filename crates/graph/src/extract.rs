@@ -135,7 +135,7 @@ pub(crate) fn channels_read(arguments: &[Reads]) -> Option<Vec<&'static str>> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a node",
     label = "not something a task can give",
-    note = "arguments of nodes are `State<S>`, `Field<K>`, `Input`, `Arg<T>`, `Deps<T>` and `Ctx`; error handlers also take `Failure`"
+    note = "extractors are `State<S>`, `Field<K>`, `Input`, `Arg<T>`, `Deps<T>`, `Ctx` and, of agents, `Model`, `Tools`, `Hosting` and `ActivityPayload<T>`; error handlers also take `Failure`"
 )]
 pub trait FromTask: Sized {
     /// Takes the argument from a task.

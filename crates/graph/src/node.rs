@@ -118,12 +118,12 @@ impl SendTo {
 }
 
 /// A function that can be a node: async, one to six arguments that each implement [`FromTask`], a
-/// result that implements [`IntoOutput`]. `M` only distinguishes the implementations.
+/// result that implements [`IntoOutput`]. `M` is the tuple of its arguments.
 #[diagnostic::on_unimplemented(
     message = "this function cannot be a node",
     label = "not a node",
-    note = "a node is an `async fn` of up to six extractors (`State<S>`, `Field<K>`, `Input`, `Arg<T>`, `Deps<T>`, `Ctx`) that returns an update, a `Command`, `()`, or a `Result` of one of them",
-    note = "its future is `Send`: what it holds over an `.await` must be, which an `Rc`, a `Cell` and the guard of a lock are not"
+    note = "a node is an `async fn` of one to six extractors that returns an update, a `Command`, `()`, or a `Result` of one of them",
+    note = "extractors are `State<S>`, `Field<K>`, `Input`, `Arg<T>`, `Deps<T>`, `Ctx` and, of agents, `Model`, `Tools`, `Hosting` and `ActivityPayload<T>`; error handlers also take `Failure`"
 )]
 pub trait Handler<M>: std::marker::Send + Sync + 'static {
     /// Runs it.
@@ -138,42 +138,85 @@ pub trait Handler<M>: std::marker::Send + Sync + 'static {
     fn reads(&self) -> Option<Vec<&'static str>>;
 }
 
-macro_rules! handlers {
-    ($(($($arg:ident),*);)*) => {$(
-        #[diagnostic::do_not_recommend]
-        impl<F, Fut, R, $($arg),*> Handler<(R, $($arg,)*)> for F
-        where
-            F: Fn($($arg),*) -> Fut + std::marker::Send + Sync + 'static,
-            Fut: Future<Output = R> + std::marker::Send + 'static,
-            R: IntoOutput,
-            $($arg: FromTask + std::marker::Send,)*
-        {
-            #[expect(non_snake_case, reason = "type names double as names of values")]
-            fn call(&self, input: &TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> {
-                $(let $arg = match $arg::from_task(input) {
-                    Ok(value) => value,
-                    Err(error) => return Box::pin(std::future::ready(Err(error))),
-                };)*
-                let future = self($($arg),*);
+/// An async function of one to six arguments. It has no bounds on arguments and result, which are
+/// bounds of [`Handler`] instead: so the compiler names the one that does not fit.
+pub(crate) trait NodeFn<A> {
+    type Future: Future;
+
+    fn call(&self, arguments: A) -> Self::Future;
+}
+
+/// The arguments of a node.
+pub(crate) trait NodeArguments: Sized {
+    fn from_task(input: &TaskInput<'_>) -> NodeResult<Self>;
+    fn check(info: &BuildInfo<'_>) -> Vec<(String, String)>;
+    fn reads() -> Option<Vec<&'static str>>;
+}
+
+impl<F, A> Handler<A> for F
+where
+    F: NodeFn<A> + std::marker::Send + Sync + 'static,
+    F::Future: std::marker::Send + 'static,
+    <F::Future as Future>::Output: IntoOutput,
+    A: NodeArguments,
+{
+    fn call(&self, input: &TaskInput<'_>) -> BoxFuture<'static, NodeResult<TaskOutput>> {
+        match A::from_task(input) {
+            Ok(arguments) => {
+                let future = NodeFn::call(self, arguments);
                 Box::pin(async move { future.await.into_output() })
             }
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
 
-            fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)> {
-                let takes = [$($arg::check(info)),*].into_iter().flatten();
-                let takes = takes.map(|(what, fix)| (format!("takes {what}"), fix));
-                let returns = R::check(info);
-                let returns = returns.map(|(what, fix)| (format!("returns {what}"), fix));
-                takes.chain(returns).collect()
+    fn check(&self, info: &BuildInfo<'_>) -> Vec<(String, String)> {
+        let takes = A::check(info).into_iter();
+        let takes = takes.map(|(what, fix)| (format!("takes {what}"), fix));
+        let returns = <F::Future as Future>::Output::check(info);
+        let returns = returns.map(|(what, fix)| (format!("returns {what}"), fix));
+        takes.chain(returns).collect()
+    }
+
+    fn reads(&self) -> Option<Vec<&'static str>> {
+        A::reads()
+    }
+}
+
+macro_rules! arities {
+    ($(($($arg:ident),*);)*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<F, Fut, $($arg),*> NodeFn<($($arg,)*)> for F
+        where
+            F: Fn($($arg),*) -> Fut,
+            Fut: Future,
+        {
+            type Future = Fut;
+
+            #[expect(non_snake_case, reason = "type names double as names of values")]
+            fn call(&self, arguments: ($($arg,)*)) -> Fut {
+                let ($($arg,)*) = arguments;
+                self($($arg),*)
+            }
+        }
+
+        impl<$($arg: FromTask),*> NodeArguments for ($($arg,)*) {
+            fn from_task(input: &TaskInput<'_>) -> NodeResult<Self> {
+                Ok(($($arg::from_task(input)?,)*))
             }
 
-            fn reads(&self) -> Option<Vec<&'static str>> {
+            fn check(info: &BuildInfo<'_>) -> Vec<(String, String)> {
+                [$($arg::check(info)),*].into_iter().flatten().collect()
+            }
+
+            fn reads() -> Option<Vec<&'static str>> {
                 crate::extract::channels_read(&[$($arg::reads()),*])
             }
         }
     )*};
 }
 
-handlers! {
+arities! {
     (A1);
     (A1, A2);
     (A1, A2, A3);

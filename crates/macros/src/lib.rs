@@ -67,6 +67,10 @@ pub fn facade_tool(attributes: TokenStream, item: TokenStream) -> TokenStream {
 /// `Field<chat_fields::Messages>`. A field `messages` of the kind `messages` makes it a `Conversation`,
 /// on which prebuilt agents work. `#[state(crate = path)]` on the struct sets the path of the
 /// crate.
+///
+/// A module has no other items with these three names: a struct `ChatView` of your own beside `Chat`
+/// is refused as defined twice (E0428), with the derive as the other definition. Rename it, or put
+/// the state into a module of its own.
 #[proc_macro_derive(State, attributes(channel, state))]
 pub fn state(input: TokenStream) -> TokenStream {
     state::expand(input.into(), parse_quote!(::weftwork_graph)).into()

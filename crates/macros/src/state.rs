@@ -1,7 +1,7 @@
 //! `#[derive(State)]`: a struct whose fields are channels.
 
 use crate::fields::{all, keys};
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Expr, Field, Fields, Ident, Path, Result, Type};
@@ -58,8 +58,9 @@ fn derive(input: &DeriveInput, default_path: Path) -> Result<TokenStream> {
     }
     let name = &input.ident;
     let vis = &input.vis;
-    let view = format_ident!("{name}View");
-    let update = format_ident!("{name}Update");
+    // Of the place of the derive: a type of the program with such a name is reported with it.
+    let view = format_ident!("{name}View", span = Span::call_site());
+    let update = format_ident!("{name}Update", span = Span::call_site());
     let defs = channels.iter().map(|c| definition(c, &krate));
     let readers = channels.iter().enumerate().map(|(i, c)| reader(i, c, &krate));
     let writers = channels.iter().enumerate().map(|(i, c)| writer(i, c, &krate));

@@ -15,12 +15,12 @@ use crate::thread::{InvalidCursor, SearchFrom, ThreadQuery, ThreadStatus};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use weftwork_types::approval::{ApprovalOutcome, ApprovalRecord, ApprovalRequest};
-use weftwork_types::interrupt::Ask;
+use weftwork_types::approval::{ApprovalOutcome, ApprovalRecord};
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::{InterruptId, Principal, ThreadId, Timestamp};
 
 /// Kind of the sequences of approvals; the key is a thread and a slash.
-pub const APPROVALS: &str = "thread:approval";
+pub(crate) const APPROVALS: &str = "thread:approval";
 /// Maximum number of refused answers to one question that are recorded. Further ones are refused
 /// without a record.
 pub const REFUSALS_MAX: usize = 16;
@@ -37,20 +37,15 @@ pub struct ApprovalRow {
 }
 
 /// A call that waits for a decision.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct WaitingApproval {
-    /// Thread of the call.
+    /// Thread of the call, on which the question is answered.
     pub thread: ThreadId,
-    /// Id of the question.
-    pub question: InterruptId,
-    /// The call.
-    pub request: ApprovalRequest,
+    /// The question, which makes the answers to itself; its content is the
+    /// [request](Interrupt::approval), and the call counts as rejected when it expires.
+    pub question: Interrupt,
     /// End of the run that asked last, if the run is stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_at: Option<Timestamp>,
-    /// Time at which the call counts as rejected, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires_at: Option<Timestamp>,
 }
 
 /// A read of records, ordered by thread and the order in which they were written.
@@ -282,15 +277,11 @@ async fn of_one(
     }
     let runs = store.runs(who, thread).await?;
     let waiting = open.filter_map(|row| {
-        let Ask::Approval(request) = row.interrupt.ask else { return None };
+        row.interrupt.approval()?;
         let asked = runs.iter().find(|run| run.new.at.run == row.run);
-        Some(WaitingApproval {
-            thread: thread.clone(),
-            question: row.interrupt.id,
-            request,
-            asked_at: asked.and_then(|run| run.ended_at),
-            expires_at: row.interrupt.expires_at,
-        })
+        let asked_at = asked.and_then(|run| run.ended_at);
+        let question = row.interrupt.into_shown();
+        Some(WaitingApproval { thread: thread.clone(), question, asked_at })
     });
     Ok(waiting.collect())
 }

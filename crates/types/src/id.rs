@@ -1,4 +1,21 @@
 //! Ids as newtypes, so that one kind of id cannot be passed as another.
+//!
+//! Each id is `Display` and `FromStr`. Ids that are texts have `as_str` and `AsRef<str>` besides; those
+//! of checkpoints, tasks and questions are 128 bits, and their text is written when it is needed.
+//!
+//! ```
+//! use weftwork_types::{InstanceId, InterruptId, ThreadId};
+//!
+//! fn length(id: impl AsRef<str>) -> usize {
+//!     id.as_ref().len()
+//! }
+//!
+//! let thread = ThreadId::new("order-7").expect("valid");
+//! assert_eq!(thread.as_str(), "order-7");
+//! assert_eq!(length(&thread), length(InstanceId::from(&thread)));
+//! let question = InterruptId(7);
+//! assert_eq!(question.to_string().parse(), Ok(question));
+//! ```
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -18,12 +35,12 @@ pub struct InvalidId {
 }
 
 /// Maximum length of an id that this system chooses, in characters.
-pub const ID_CHARS_MAX: usize = 128;
+pub(crate) const ID_CHARS_MAX: usize = 128;
 /// Maximum length of an id that another system may have chosen, such as that of a mail, in
 /// characters.
-pub const FOREIGN_ID_CHARS_MAX: usize = 256;
+pub(crate) const FOREIGN_ID_CHARS_MAX: usize = 256;
 /// A character that no id has and that sorts after all others.
-pub const AFTER_ALL_IDS: char = char::MAX;
+pub(crate) const AFTER_ALL_IDS: char = char::MAX;
 
 /// Namespace of the UUIDs that stand for ids of threads; see [`ThreadId::uuid`].
 const THREADS: Uuid = Uuid::from_u128(0x2f7a_6c1e_94b3_4d0a_8e55_b1c9_73d2_0f46);
@@ -204,6 +221,12 @@ macro_rules! text_id {
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
             }
         }
 

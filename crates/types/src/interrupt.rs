@@ -52,6 +52,15 @@ impl Interrupt {
         !matches!(self.ask, Ask::Timer { .. })
     }
 
+    /// Returns the call that waits for an approval; `None` for a question of another kind.
+    #[must_use]
+    pub fn approval(&self) -> Option<&ApprovalRequest> {
+        match &self.ask {
+            Ask::Approval(request) => Some(request),
+            Ask::Question { .. } | Ask::Value { .. } | Ask::Timer { .. } => None,
+        }
+    }
+
     /// The answer with this value.
     #[must_use]
     pub fn answer(&self, value: impl Into<Value>) -> AnswerTo {
@@ -85,11 +94,11 @@ impl Interrupt {
         comment: Option<String>,
         other: impl Into<Value>,
     ) -> AnswerTo {
-        self.answer(match &self.ask {
-            Ask::Approval(ApprovalRequest { binding, .. }) => {
+        self.answer(match self.approval() {
+            Some(ApprovalRequest { binding, .. }) => {
                 json!(ApprovalDecision { binding: *binding, verdict, comment })
             }
-            _ => other.into(),
+            None => other.into(),
         })
     }
 
@@ -135,7 +144,7 @@ pub enum Ask {
 impl Ask {
     /// Returns the content with the shown form of results of tools.
     #[must_use]
-    pub fn into_shown(self) -> Self {
+    pub(crate) fn into_shown(self) -> Self {
         match self {
             Self::Value { mut value } => {
                 show(&mut value);

@@ -18,7 +18,7 @@ use weftwork_runtime::{
 };
 use weftwork_store::{Store, StoreError, ThreadRow};
 use weftwork_types::caller::Caller;
-use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Clock, GraphExecutor, Limits, RunHandle};
 use weftwork_types::run::{
@@ -265,9 +265,9 @@ impl App {
     /// # Errors
     /// [`Error::Id`] if `thread` is not a valid id, [`Error::UnknownAgent`] if the thread is of an
     /// agent that the app does not have.
-    pub async fn thread(&self, thread: &str) -> Result<Thread, Error> {
+    pub async fn thread(&self, thread: impl AsRef<str>) -> Result<Thread, Error> {
         let id = ThreadId::new(thread)?;
-        self.thread_of(&self.agent_of(&id).await?, thread)
+        self.thread_of(&self.agent_of(&id).await?, &id)
     }
 
     /// A thread on which an agent runs with the settings of the app: for the first run of a thread on
@@ -292,7 +292,7 @@ impl App {
     ///
     /// # Errors
     /// [`Error::Id`] if `thread` is not a valid id, [`Error::UnknownAgent`].
-    pub fn thread_of(&self, agent: &str, thread: &str) -> Result<Thread, Error> {
+    pub fn thread_of(&self, agent: &str, thread: impl AsRef<str>) -> Result<Thread, Error> {
         let agent = self.agent(agent)?.id();
         let thread = self.runtime.thread(agent, thread)?.with_principal(self.who.clone());
         let options = RunOptions { deadline: None, ..self.options() };
@@ -308,7 +308,7 @@ impl App {
     /// # Errors
     /// As [`thread`](Self::thread), [`Error::Runtime`] if the run is not accepted, and
     /// [`Error::Run`] if it fails.
-    pub async fn ask(&self, thread: &str, text: &str) -> Result<EndedRun, Error> {
+    pub async fn ask(&self, thread: impl AsRef<str>, text: &str) -> Result<EndedRun, Error> {
         unless_failed(self.thread(thread).await?.say(text).await?)
     }
 
@@ -318,7 +318,7 @@ impl App {
     /// As [`App::ask`].
     pub async fn answer(
         &self,
-        thread: &str,
+        thread: impl AsRef<str>,
         answers: impl Into<Answers>,
     ) -> Result<EndedRun, Error> {
         unless_failed(self.thread(thread).await?.answer(answers).await?)
@@ -329,10 +329,10 @@ impl App {
     ///
     /// # Errors
     /// As [`App::ask`]; [`Error::NothingToApprove`] if no call waits for an approval.
-    pub async fn approve(&self, thread: &str) -> Result<EndedRun, Error> {
+    pub async fn approve(&self, thread: impl AsRef<str>) -> Result<EndedRun, Error> {
         let thread = self.thread(thread).await?;
         let mut questions = thread.questions().await?;
-        questions.retain(|question| matches!(question.ask, Ask::Approval(_)));
+        questions.retain(|question| question.approval().is_some());
         if questions.is_empty() {
             return Err(Error::NothingToApprove { thread: thread.id().clone() });
         }

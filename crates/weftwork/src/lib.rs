@@ -152,8 +152,9 @@ pub mod tools {
 
 /// Models and clocks for tests of agents and graphs.
 pub mod testing {
-    pub use crate::models::ScriptedModel;
-    pub use crate::models::scripted::Step;
+    #[doc(no_inline)]
+    pub use crate::models::{ScriptedModel, scripted::Step};
+    #[doc(no_inline)]
     pub use crate::types::port::ManualClock;
 }
 
@@ -190,8 +191,8 @@ pub mod postgres {
 /// Items that most programs need.
 pub mod prelude {
     pub use crate::agents::{
-        Chat, ChatUpdate, Evaluated, Evaluator, Model, Prompt, PromptContext, ReactAgent, Section,
-        Session, Slice, ToolCallError, Tools, WithModel,
+        Chat, ChatUpdate, Evaluated, Evaluator, EventBus, Model, Prompt, PromptContext, ReactAgent,
+        Section, Session, Slice, ToolCallError, Tools, WithModel,
     };
     pub use crate::graph::{
         Arg, Command, CompiledGraph, Ctx, Deps, END, Graph, List, Next, NodeResult, Routes, START,

@@ -191,6 +191,29 @@ impl ExecutedOutcome {
 ///
 /// Publishing never waits and never fails: each subscriber has a queue of its own, of
 /// [`BUS_EVENTS_MAX`] events.
+///
+/// ```
+/// use weftwork_agents::{Evaluator, EventBus, Prompt, PromptEventKind, Section};
+/// use weftwork_models::ScriptedModel;
+/// use weftwork_models::scripted::Step;
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let bus = EventBus::default();
+/// let mut events = bus.subscribe();
+/// let model = ScriptedModel::from_steps([Step::text("Hello.")]);
+/// let evaluator = Evaluator::builder(model).bus(&bus).open().await?;
+/// let greet = Section::new("task", "Task", "Greet.");
+/// let prompt = Prompt::<()>::builder("docs", "greet", "Greet").section(greet).build()?;
+/// evaluator.evaluate(&prompt, ()).await?;
+///
+/// let rendered = events.next().await.ok_or("the bus is there")?;
+/// assert!(matches!(rendered.kind, PromptEventKind::PromptRendered(_)));
+/// let executed = events.next().await.ok_or("the bus is there")?;
+/// assert!(matches!(executed.kind, PromptEventKind::PromptExecuted(_)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct EventBus(Arc<Queues>);
 

@@ -40,6 +40,7 @@ use weftwork_graph::{CompiledGraph, IntoGraph, InvalidGraph, RuntimeError};
 use weftwork_models::{IntoModel, ModelCaller};
 use weftwork_runtime::{Runtime, RuntimeBuilder, Thread};
 use weftwork_tools::ToolBox;
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::Budgets;
 use weftwork_types::run::{Answers, Stops};
 use weftwork_types::{ErrorCode, Principal, ThreadId};
@@ -345,6 +346,57 @@ impl Evaluator {
         let thread = thread.clone();
         let start = evaluation::Start::Answers { thread, answers: Some(answers.into()) };
         Evaluation::new(self, prompt, start)
+    }
+
+    /// Returns the open questions of an evaluation by its thread, in any process that has the store; the
+    /// thread is that of the session. Each makes the answer to itself, as the questions of
+    /// [`Evaluated`] do.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use weftwork_agents::{Evaluator, Prompt, Section, Session};
+    /// use weftwork_models::{ScriptedModel, scripted::Step};
+    /// use weftwork_runtime::Runtime;
+    /// use weftwork_store::MemoryStore;
+    /// use weftwork_tools::{Policy, tool};
+    /// use weftwork_types::ThreadId;
+    ///
+    /// /// Refunds an order.
+    /// #[tool(effect = external_side_effect)]
+    /// fn refund(order: String) -> String {
+    ///     format!("{order} is refunded")
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let policy = Policy::builder().ask_human("refund", "it moves money").build()?;
+    /// let task = Section::new("task", "Task", "Refund order A1.").tool(refund).policy(policy);
+    /// let prompt = Prompt::<()>::builder("shop", "refund", "Refund").section(task).build()?;
+    /// let store = Arc::new(MemoryStore::new());
+    /// let call = Step::call("refund", serde_json::json!({"order": "A1"}));
+    /// let model = Arc::new(ScriptedModel::from_steps([call, Step::text("It is done.")]));
+    /// let open = || {
+    ///     let runtime = Runtime::builder(Arc::clone(&store) as _);
+    ///     Evaluator::builder(Arc::clone(&model)).runtime(runtime).open()
+    /// };
+    /// open().await?.evaluate(&prompt, ()).session(&Session::new("customer-7")?).await?;
+    ///
+    /// // Later, in a process that knows the session alone.
+    /// let evaluator = open().await?;
+    /// let thread = ThreadId::new("customer-7")?;
+    /// let questions = evaluator.questions(&thread).await?;
+    /// let evaluated = evaluator.answer(&prompt, &thread, questions[0].approve()).await?;
+    /// assert_eq!(evaluated.text(), "It is done.");
+    /// assert!(evaluator.questions(&thread).await?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RuntimeError::Store`].
+    pub async fn questions(&self, thread: &ThreadId) -> Result<Vec<Interrupt>, RuntimeError> {
+        let thread = self.runtime.thread(self.config.graph, thread)?;
+        thread.with_principal(self.principal.clone()).questions().await
     }
 
     /// Continues an evaluation that stopped without a question, or whose process died, or that failed,

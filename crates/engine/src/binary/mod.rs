@@ -2,7 +2,8 @@
 
 mod reference;
 
-pub use reference::{ExternalRefs, REPEATS_MAX, ReferenceRow, RowSlice, Text, ValueLocation};
+pub(crate) use reference::REPEATS_MAX;
+pub use reference::{ExternalRefs, ReferenceRow, RowSlice, Text, ValueLocation};
 
 use crate::error::EngineError;
 use reference::TEXT_MIN;

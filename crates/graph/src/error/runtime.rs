@@ -27,7 +27,9 @@ pub enum RuntimeError {
         known: Vec<String>,
     },
     /// Two hosted graphs have one id.
-    #[error("graph `{id}` is given twice; ids of graphs are unique")]
+    #[error(
+        "graph `{id}` is given twice; ids of graphs are unique: give one of them another id, or create an instance of the hosted one by its id (`AgentRuntime::create_of`)"
+    )]
     DuplicateGraph {
         /// The id.
         id: String,

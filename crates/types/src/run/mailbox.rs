@@ -65,7 +65,8 @@ impl Mailbox {
 }
 
 /// Repetitions of a run after failures that a retry can resolve. The run continues in its process, at
-/// its last checkpoint and with its recorded calls.
+/// its last checkpoint and with its recorded calls. The default is two repetitions, after 0.5 s and
+/// 1 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRetry {
     /// Maximum number of repetitions.
@@ -74,6 +75,12 @@ pub struct RunRetry {
     pub backoff_ms: u64,
     /// Maximum delay, in milliseconds.
     pub backoff_max_ms: u64,
+}
+
+impl Default for RunRetry {
+    fn default() -> Self {
+        Self { retries: 2, backoff_ms: 500, backoff_max_ms: 20_000 }
+    }
 }
 
 impl RunRetry {
@@ -87,6 +94,9 @@ impl RunRetry {
     /// assert_eq!(retry.delay(0), Some(Duration::from_millis(100)));
     /// assert_eq!(retry.delay(2), Some(Duration::from_millis(300)));
     /// assert_eq!(retry.delay(3), None);
+    ///
+    /// let usual = RunRetry { retries: 5, ..RunRetry::default() };
+    /// assert_eq!(usual.delay(1), Some(Duration::from_secs(1)));
     /// ```
     #[must_use]
     pub fn delay(&self, number: u32) -> Option<Duration> {

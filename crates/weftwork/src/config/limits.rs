@@ -28,7 +28,7 @@ pub(super) fn read(setting: Setting<String>) -> Result<Setting<Limits>, Error> {
 ///
 /// # Errors
 /// The reason for which the text is none.
-pub fn read_limits(text: &str) -> Result<Limits, String> {
+pub(crate) fn read_limits(text: &str) -> Result<Limits, String> {
     let mut limits = Limits::default();
     for part in text.split(',') {
         let (name, value) = part

@@ -16,11 +16,11 @@ use weftwork::store::approval::{ApprovalQuery, REFUSALS_MAX, WaitingApproval};
 use weftwork::tools::{
     FnTool, Policy, Questions, ToolBox, ToolContext, ToolError, ToolOutput, question, tool,
 };
-use weftwork::types::approval::{ApprovalOutcome, ApprovalRecord, Verdict};
+use weftwork::types::approval::{ApprovalOutcome, ApprovalRecord, ApprovalRequest, Verdict};
 use weftwork::types::caller::Caller;
 use weftwork::types::interrupt::Ask;
 use weftwork::types::port::GraphExecutor;
-use weftwork::types::run::{RunInput, RunOptions, RunRequest};
+use weftwork::types::run::{AnswerTo, RunInput, RunOptions, RunRequest};
 use weftwork::types::tool::Effect;
 use weftwork::types::{InterruptId, OrgId, Principal, ThreadId};
 use weftwork_testkit::ManualClock;
@@ -125,6 +125,11 @@ impl Talk {
         Ok(handle.outcome.await)
     }
 
+    /// The answer to a call that waits, as the question makes it.
+    async fn decide(&self, answer: AnswerTo) -> Result<RunOutcome, String> {
+        self.run(RunInput::answers(answer)).await
+    }
+
     async fn answer(&self, id: InterruptId, answer: &Value) -> Result<RunOutcome, String> {
         self.run(RunInput::answers(BTreeMap::from([(id, answer.clone())]))).await
     }
@@ -136,6 +141,11 @@ impl Talk {
         assert!(page.next.is_none() && page.rows.iter().all(|row| row.thread == self.id));
         page.rows.into_iter().map(|row| row.record).collect()
     }
+}
+
+/// Returns the call that waits.
+fn request(waiting: &WaitingApproval) -> &ApprovalRequest {
+    waiting.question.approval().expect("an approval")
 }
 
 /// Returns who did what, in order.
@@ -160,11 +170,11 @@ fn ada() -> Value {
 
 async fn what_ran_is_what_was_approved(shop: &Shop) {
     let (talk, waiting) = shop.asks("edit", "pay", ada()).await;
-    let id = waiting.question;
-    let binding = waiting.request.binding;
+    let id = waiting.question.id;
+    let binding = request(&waiting).binding;
     let asked_at = waiting.asked_at.expect("it was asked");
-    assert_eq!(waiting.expires_at, Some(asked_at.plus(DAY)));
-    assert_eq!(waiting.request.args, ada());
+    assert_eq!(waiting.question.expires_at, Some(asked_at.plus(DAY)));
+    assert_eq!(request(&waiting).args, ada());
     shop.clock.advance(Duration::from_secs(60));
 
     let other = json!({"approved": true, "binding": "0".repeat(64)});
@@ -190,7 +200,7 @@ async fn what_ran_is_what_was_approved(shop: &Shop) {
     ];
     assert_eq!(decisions(&records), expected);
     for record in &records {
-        assert_eq!((record.question, &record.request), (id, &waiting.request));
+        assert_eq!((record.question, &record.request), (id, request(&waiting)));
         assert_eq!(record.at, asked_at.plus(Duration::from_secs(60)));
     }
     let ApprovalOutcome::Decided(decision) = &records[2].outcome else { panic!("{records:?}") };
@@ -208,8 +218,8 @@ async fn each_decision_is_on_record(shop: &Shop) {
     ] {
         let (talk, waiting) = shop.asks(id, "pay", ada()).await;
         let mut answer = decision;
-        answer["binding"] = json!(waiting.request.binding);
-        talk.answer(waiting.question, &answer).await.expect("accepted");
+        answer["binding"] = json!(request(&waiting).binding);
+        talk.answer(waiting.question.id, &answer).await.expect("accepted");
         assert_eq!(decisions(&talk.records().await), [(Some("carol"), expected.to_owned())]);
         let left = talk.runtime.threads().waiting_approvals(Some(&talk.id), 9).await;
         assert_eq!(left.ok(), Some(Vec::new()));
@@ -219,15 +229,15 @@ async fn each_decision_is_on_record(shop: &Shop) {
 
 async fn an_expired_decision_is_refused(shop: &Shop) {
     let (talk, waiting) = shop.asks("late", "pay", ada()).await;
-    let yes = json!({"approved": true, "binding": waiting.request.binding});
+    let yes = json!({"approved": true, "binding": request(&waiting).binding});
     shop.clock.advance(DAY);
-    assert_eq!(talk.answer(waiting.question, &yes).await, Err("W0127".to_owned()));
+    assert_eq!(talk.answer(waiting.question.id, &yes).await, Err("W0127".to_owned()));
     let woken = talk.runtime.wake().await.expect("wakes");
     for handle in woken {
         handle.outcome.await;
     }
     for _ in 0..=REFUSALS_MAX {
-        assert_eq!(talk.answer(waiting.question, &yes).await, Err("W0127".to_owned()));
+        assert_eq!(talk.answer(waiting.question.id, &yes).await, Err("W0127".to_owned()));
     }
     let records = talk.records().await;
     let (refused, lapsed): (Vec<_>, Vec<_>) =
@@ -240,8 +250,7 @@ async fn an_expired_decision_is_refused(shop: &Shop) {
 /// A task that runs again, in another process, takes the same decision again.
 async fn a_decision_is_recorded_once(shop: &Shop) {
     let (talk, waiting) = shop.asks("twice", "book", json!({"day": "monday"})).await;
-    let yes = json!({"approved": true, "binding": waiting.request.binding});
-    let outcome = talk.answer(waiting.question, &yes).await.expect("accepted");
+    let outcome = talk.decide(waiting.question.approve()).await.expect("accepted");
     let RunOutcome::Interrupted { questions, .. } = outcome else { panic!("the tool asks") };
     assert!(matches!(questions[0].ask, Ask::Question { .. }), "{questions:?}");
     let id = questions[0].id;
@@ -253,13 +262,12 @@ async fn a_decision_is_recorded_once(shop: &Shop) {
 async fn secrets_are_in_no_record(shop: &Shop) {
     let args = json!({"user": "A-1", "pin": PIN});
     let (talk, waiting) = shop.asks("secret", "log_in", args).await;
-    let binding = waiting.request.binding;
-    assert_eq!(waiting.request.args, json!({"user": "A-1", "pin": "[secret]"}));
+    let binding = request(&waiting).binding;
+    assert_eq!(request(&waiting).args, json!({"user": "A-1", "pin": "[secret]"}));
     let args = json!({"user": "A-1", "pin": PIN});
     let edit = json!({"approved": true, "binding": binding, "args": args});
-    assert_eq!(talk.answer(waiting.question, &edit).await, Err("W0127".to_owned()));
-    let yes = json!({"approved": true, "binding": binding});
-    talk.answer(waiting.question, &yes).await.expect("accepted");
+    assert_eq!(talk.answer(waiting.question.id, &edit).await, Err("W0127".to_owned()));
+    talk.decide(waiting.question.approve()).await.expect("accepted");
     let records = talk.records().await;
     let expected = [(Some("carol"), "Invalid".to_owned()), (Some("carol"), "approved".to_owned())];
     assert_eq!(decisions(&records), expected);

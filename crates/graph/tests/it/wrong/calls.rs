@@ -45,7 +45,7 @@ fn kept() -> Host {
     Host::new().with_checkpointer(InMemoryCheckpointer::new())
 }
 
-fn one(node: impl weftwork_graph::Handler<(DynUpdate, Input)>) -> CompiledGraph {
+fn one(node: impl weftwork_graph::Handler<(Input,)>) -> CompiledGraph {
     empty().node("work", node).edge(START, "work").build().expect("sound")
 }
 

@@ -18,7 +18,7 @@ async fn panics_later(_: Input, ctx: Ctx) -> DynUpdate {
     panic!("late boom")
 }
 
-fn one(node: impl weftwork_graph::Handler<(DynUpdate, Input)>) -> Graph<Dynamic> {
+fn one(node: impl weftwork_graph::Handler<(Input,)>) -> Graph<Dynamic> {
     empty().node("work", node).edge(START, "work")
 }
 
