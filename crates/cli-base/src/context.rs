@@ -75,10 +75,16 @@ pub struct RunSettings {
 
 impl CommandContext {
     /// Creates the agents from the configuration.
-    pub fn new(config: Config, flags: Flags, makers: Rc<[Box<Make>]>, terminal: Terminal) -> Self {
+    pub fn new(
+        config: Config,
+        flags: Flags,
+        makers: Rc<[Box<Make>]>,
+        mut terminal: Terminal,
+    ) -> Self {
         let own = makers.iter().map(|make| make(&config));
         let agents = own.chain(config.remotes.agents()).collect();
         let lasting = config.store.value != StorePlace::Memory;
+        terminal.lasting = lasting;
         Self { config, flags, makers, agents, terminal, lasting }
     }
 
@@ -87,7 +93,10 @@ impl CommandContext {
         let store = Setting { value: store, origin: Origin::Program };
         let config = Config { store, ..self.config.clone() };
         let makers = Rc::clone(&self.makers);
-        Self { lasting, ..Self::new(config, self.flags.clone(), makers, self.terminal.clone()) }
+        let mut moved = Self::new(config, self.flags.clone(), makers, self.terminal.clone());
+        moved.lasting = lasting;
+        moved.terminal.lasting = lasting;
+        moved
     }
 
     /// Finds an agent by name or id.

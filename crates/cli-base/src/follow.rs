@@ -297,7 +297,10 @@ impl View<'_> {
                 spent.iter().for_each(|spent| answer.note(spent));
                 Ok(())
             }
-            Self::Json { outcome: false, .. } => Ok(()),
+            Self::Json { outcome: false, terminal, .. } => {
+                spent.iter().for_each(|spent| terminal.note(spent));
+                Ok(())
+            }
             Self::Json { terminal, .. } => {
                 let model = model_of(app);
                 let label = model.and_then(|model| model.label.as_deref());
@@ -328,41 +331,41 @@ pub async fn tell_end(
     outcome: &RunOutcome,
     terminal: &Terminal,
 ) -> Exit {
-    let thread = shell::quote_thread(&run.thread);
-    let weft = &terminal.weft;
+    let resume = || {
+        terminal
+            .how_to_continue(format_args!("threads resume {}", shell::quote_thread(&run.thread)))
+    };
     match outcome {
         RunOutcome::Completed { .. } => Exit::Done,
         RunOutcome::Interrupted { interrupts, .. } => {
             if interrupts.is_empty() {
-                terminal.note(format_args!(
-                    "stopped before or after a node; continue with: {weft} threads resume {thread}"
-                ));
+                terminal.note(format_args!("stopped before or after a node; {}", resume()));
             }
             Exit::Waiting
         }
         RunOutcome::LimitReached { step_limit } => {
             terminal.note(format_args!(
-                "the run reached its limit of {step_limit} supersteps; continue with: {weft} threads resume {thread}"
+                "the run reached its limit of {step_limit} supersteps; {}",
+                resume()
             ));
             Exit::Failed
         }
         RunOutcome::Cancelled { .. } => {
             terminal.note(match left_nothing(store, run).await {
                 true => format!("cancelled before its input was applied to thread {}", run.thread),
-                false => format!("cancelled; continue with: {weft} threads resume {thread}"),
+                false => format!("cancelled; {}", resume()),
             });
             Exit::Cancelled
         }
         RunOutcome::Failed { fault } => {
             let exit = report_fault(fault, terminal);
             terminal.note(match left_nothing(store, run).await {
-                true => format!(
-                    "the input was not applied to the thread; run again with other input, or retry with: {weft} runs requeue {}",
-                    run.run
+                true if terminal.lasting => format!(
+                    "the input was not applied to the thread; run again with other input, or retry with: {} runs requeue {}",
+                    terminal.weft, run.run
                 ),
-                false => {
-                    format!("committed work is kept; continue with: {weft} threads resume {thread}")
-                }
+                true => "the input was not applied to the thread".to_owned(),
+                false => format!("committed work is kept; {}", resume()),
             });
             exit
         }

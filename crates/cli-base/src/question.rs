@@ -4,7 +4,7 @@ mod review;
 
 use crate::CliError;
 use crate::shell;
-use crate::terminal::{Style, Terminal, format_moment, to_plain};
+use crate::terminal::{IN_MEMORY, Style, Terminal, format_moment, to_plain};
 use review::Review;
 use serde_json::{Value, json};
 use weftwork::store::{Store, open_questions};
@@ -277,10 +277,11 @@ pub fn how_to_answer(
 pub fn tell_open(open: &[Interrupt], thread: &ThreadId, terminal: &Terminal) {
     for interrupt in open {
         question_lines(interrupt, terminal).iter().for_each(|line| terminal.note(line));
-        terminal.note(format_args!(
-            "  answer with: {}",
-            how_to_answer(interrupt, open, thread, &terminal.weft)
-        ));
+        let how = how_to_answer(interrupt, open, thread, &terminal.weft);
+        terminal.note(match terminal.lasting {
+            true => format!("  answer with: {how}"),
+            false => format!("  {IN_MEMORY}"),
+        });
     }
 }
 

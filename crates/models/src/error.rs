@@ -282,6 +282,7 @@ impl ModelError {
     pub fn fault(&self) -> Fault {
         let code = match self {
             Self::Engine { source } => return source.clone(),
+            Self::Budget(error) => return error.fault().in_phase(Phase::Model),
             other => other.code(),
         };
         let fault = Fault::new(code, self.to_string())

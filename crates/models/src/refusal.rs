@@ -180,7 +180,7 @@ impl ErrorFields {
             ("failed_generation", _) => self.add_word(name),
             ("retryDelay", Value::String(text)) => {
                 let seconds = text.strip_suffix('s').and_then(|text| text.parse().ok());
-                self.wait = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+                self.wait = seconds.and_then(delay_of_seconds);
             }
             // The request itself, as validators repeat it.
             ("input", _) => {}
@@ -348,18 +348,29 @@ fn told_delay(kind: RefusalKind, message: &str) -> Option<Duration> {
         has_part = true;
         rest = &after[letters..];
     }
-    has_part.then(|| Duration::try_from_secs_f64(seconds).ok())?
+    has_part.then(|| delay_of_seconds(seconds))?
+}
+
+/// Longest delay that is read, as faults report it in milliseconds.
+const DELAY_MAX: Duration = Duration::from_millis(u64::MAX);
+
+/// Returns a delay of seconds, at most the longest one: a number that no duration has is a wait
+/// that is too long for every call, and the call must not be repeated at once. `None` for a number
+/// that is no delay, such as a negative one.
+fn delay_of_seconds(seconds: f64) -> Option<Duration> {
+    let is_delay = seconds >= 0.0;
+    is_delay.then(|| Duration::try_from_secs_f64(seconds).map_or(DELAY_MAX, |d| d.min(DELAY_MAX)))
 }
 
 /// The delay that the provider asks for. A date is relative to the response's own date, so that the
 /// clocks need not agree.
 fn retry_delay(response: &EgressResponse) -> Option<Duration> {
     if let Some(ms) = response.header("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
-        return Duration::try_from_secs_f64(ms / 1000.0).ok();
+        return delay_of_seconds(ms / 1000.0);
     }
     let text = response.header("retry-after")?.trim();
     if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
+        return delay_of_seconds(seconds);
     }
     let until = httpdate::parse_http_date(text).ok()?;
     let from = httpdate::parse_http_date(response.header("date")?).ok()?;

@@ -6,7 +6,7 @@ use std::any::{TypeId, type_name};
 use std::sync::Arc;
 use weftwork_types::event::AiEvent;
 use weftwork_types::item::ItemStore;
-use weftwork_types::port::{CallContext, Clock, Dependencies, Deps};
+use weftwork_types::port::{CallContext, Clock, Dependencies, Deps, Limits};
 use weftwork_types::{Principal, RunId, ThreadId, Timestamp, ToolCallId};
 
 /// The context of a tool call, passed beside its arguments. Cheap to clone.
@@ -76,6 +76,15 @@ impl ToolContext {
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.call.clock
+    }
+
+    /// Returns what is left of the budget of the run now, without what is reserved: the call of this
+    /// tool is. A member is `None` without a limit. It informs, and sets nothing aside: other calls may
+    /// take what is left, and an attempt is made only if it is reserved
+    /// ([`Budget::reserve`](weftwork_types::port::Budget::reserve), by `calls().budget`).
+    #[must_use]
+    pub fn budget_left(&self) -> Limits {
+        self.call.budget_left()
     }
 
     /// Returns what calls of models and of other tools need from the run: its budget, journal,

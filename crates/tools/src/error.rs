@@ -425,7 +425,7 @@ impl RunToolError {
     pub fn fault(&self) -> Fault {
         let retriable = match self {
             Self::NotRecorded(error) => error.source.retriable,
-            Self::Budget(error) => error.is_retriable(),
+            Self::Budget(error) => return error.fault().in_phase(Phase::Tool),
             Self::RecordUnreadable { .. } => false,
         };
         Fault::new(self.code(), self.to_string())

@@ -74,7 +74,7 @@ pub struct Cause {
 }
 
 /// Circumstances of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FaultDetails {
     /// Part of the execution that failed.
@@ -89,6 +89,21 @@ pub struct FaultDetails {
     /// Delay before the next attempt that the provider asked for, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// Limit of a budget, or deadline, that was reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<ReachedLimit>,
+}
+
+/// A limit that was reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ReachedLimit {
+    /// Counted unit, such as `model calls` or `ms of wall time`.
+    pub unit: String,
+    /// Amount used and reserved, in this unit.
+    pub used: u64,
+    /// Amount allowed, in this unit.
+    pub limit: u64,
 }
 
 /// A part of the execution of a run.
@@ -187,6 +202,13 @@ impl Fault {
     pub fn with_retry_after(mut self, delay: Duration) -> Self {
         let ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.details.get_or_insert_default().retry_after_ms = Some(ms);
+        self
+    }
+
+    /// Sets the limit that was reached.
+    #[must_use]
+    pub fn with_limit(mut self, limit: ReachedLimit) -> Self {
+        self.details.get_or_insert_default().limit = Some(limit);
         self
     }
 

@@ -15,7 +15,7 @@ use weftwork_tools::{Dispatched, ToolError, code};
 use weftwork_types::canonical::{self, Hash, first_128};
 use weftwork_types::code::Fault;
 use weftwork_types::message::ToolCall;
-use weftwork_types::port::{Budget, CallContext, Journal};
+use weftwork_types::port::{Budget, CallContext, Journal, Limits};
 use weftwork_types::session::SessionEvent;
 use weftwork_types::usage::Usage;
 use weftwork_types::{Principal, ThreadId, Timestamp, ToolCallId};
@@ -120,6 +120,13 @@ impl PromptContext {
     #[must_use]
     pub fn budget(&self) -> &Arc<dyn Budget> {
         &self.call.budget
+    }
+
+    /// Returns what is left of the budget of the evaluation now, without what is reserved; see
+    /// [`Budget::remaining`].
+    #[must_use]
+    pub fn budget_left(&self) -> Limits {
+        self.call.budget_left()
     }
 
     /// The journal of the task that makes the call.

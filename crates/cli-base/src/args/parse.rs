@@ -1,6 +1,7 @@
 //! Parsers of argument values.
 
 pub use weftwork::config::read_duration as duration;
+pub use weftwork::config::read_time_limit as time_limit;
 
 use serde_json::{Map, Value};
 use weftwork::graph::run_loop::{Modes, Source};

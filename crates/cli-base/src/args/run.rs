@@ -10,8 +10,8 @@ use weftwork::types::run::{Durability, Multitask};
 /// Limits of each run.
 #[derive(Debug, Default, Clone, Copy, Args)]
 pub struct LimitFlags {
-    /// Cut each run off after this time, such as `30s` or `5m`
-    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    /// Cut each run off after this time, such as `30s` or `1m30s`
+    #[arg(long, value_name = "TIME", value_parser = parse::time_limit)]
     pub deadline: Option<Duration>,
     /// Limit what each run uses: `tokens=N,usd=X,calls=N,tools=N,time=T`, or some of them
     #[arg(long, value_name = "LIMITS", value_parser = weftwork::config::read_limits)]

@@ -144,9 +144,10 @@ impl<'a> Answer<'a> {
         let was_shown = self.current.is_some() || !std::mem::take(&mut self.unnamed).is_empty();
         self.end_line()?;
         match was_shown {
-            true => self.aside("the answer was cut off; retrying"),
+            // The event does not say if another attempt follows.
+            true => self.aside("the answer was cut off; its text is void"),
             false => {
-                self.aside(&format!("attempt failed; retrying node {}", to_plain(&reset.node)))
+                self.aside(&format!("an attempt of node {} was cut off", to_plain(&reset.node)))
             }
         }
     }

@@ -46,6 +46,9 @@ impl Style {
 
 const PLAIN_AGAIN: &str = "\x1b[0m";
 
+/// Statement about a thread that no other command finds.
+pub(crate) const IN_MEMORY: &str = "the store is in memory: the thread ends with this process";
+
 /// The output streams of a command, with their use of colours.
 #[derive(Debug, Clone)]
 pub struct Terminal {
@@ -57,6 +60,8 @@ pub struct Terminal {
     pub read: bool,
     /// The beginning of the commands that are shown to people: the program with its global flags.
     pub weft: String,
+    /// `true` if the store outlives the command, so that other commands find what is in it.
+    pub lasting: bool,
 }
 
 impl Terminal {
@@ -72,6 +77,16 @@ impl Terminal {
             typed: stdin().is_terminal(),
             read,
             weft,
+            lasting: true,
+        }
+    }
+
+    /// Returns the advice to continue a thread with a command. None continues one whose store ends
+    /// with this process.
+    pub fn how_to_continue(&self, command: impl Display) -> String {
+        match self.lasting {
+            true => format!("continue with: {} {command}", self.weft),
+            false => IN_MEMORY.to_owned(),
         }
     }
 

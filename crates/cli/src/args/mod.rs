@@ -283,6 +283,89 @@ mod tests {
         }
     }
 
+    /// The words after the name of the program, wherever a text has it before a command of ours: up to
+    /// the end of the phrase, which may go on with words of prose.
+    fn suggested(text: &str, commands: &clap::Command) -> Vec<Vec<String>> {
+        let text = text.replace("{weft}", "weft");
+        let parts = text.split("weft ").skip(1).map(|part| {
+            let ends = |c: char| ";,`\"()\n".contains(c) || c == '\\';
+            let part = part.split(ends).next().unwrap_or_default();
+            let part = part.split(" or ").next().unwrap_or_default();
+            let part = part.split(" and ").next().unwrap_or_default();
+            words(part.trim_end_matches(['.', ':']))
+        });
+        let is_ours = |words: &Vec<String>| {
+            words.first().is_some_and(|word| commands.find_subcommand(word).is_some())
+        };
+        parts.filter(is_ours).collect()
+    }
+
+    /// Returns the number of the words that are a command with its arguments, without those that a
+    /// text replaces by a placeholder.
+    fn parsed(words: &[String]) -> usize {
+        let is_command = |given: &[String]| {
+            let real = given.iter().map(|word| match word.starts_with('{') {
+                true => "X".to_owned(),
+                false => word.clone(),
+            });
+            match Cli::try_parse_from(std::iter::once("weft".to_owned()).chain(real)) {
+                Ok(_) => true,
+                Err(error) => matches!(
+                    error.kind(),
+                    ErrorKind::MissingRequiredArgument
+                        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+                        | ErrorKind::MissingSubcommand
+                        | ErrorKind::ValueValidation
+                        | ErrorKind::DisplayHelp
+                ),
+            }
+        };
+        (1..=words.len()).rev().find(|&len| is_command(&words[..len])).unwrap_or_default()
+    }
+
+    /// Texts that are printed name commands without backquotes too, often within a sentence: the
+    /// command itself and all flags of the phrase belong to the command line.
+    #[test]
+    fn commands_within_printed_texts_parse_with_their_flags() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut lines = Vec::new();
+        texts(&root.join("docs/errors"), &mut lines);
+        for entry in std::fs::read_dir(root.join("crates")).expect("a folder") {
+            let sources = entry.expect("an entry").path().join("src");
+            if sources.is_dir() {
+                texts(&sources, &mut lines);
+            }
+        }
+        let mut commands = Cli::command();
+        commands.build();
+        let found: BTreeSet<_> = lines.iter().flat_map(|line| suggested(line, &commands)).collect();
+        assert!(found.len() >= 60, "{found:#?}");
+        let mut wrong = Vec::new();
+        for words in found {
+            let taken = parsed(&words);
+            let has_commands = commands.find_subcommand(&words[0]).expect("ours").has_subcommands();
+            let names_command = words.len() == 1 || taken > usize::from(has_commands);
+            let flags = words.iter().rposition(|word| word.starts_with("--"));
+            if !names_command || flags.is_some_and(|last| last >= taken) {
+                wrong.push(words.join(" "));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn a_wrong_flag_within_a_text_is_found() {
+        let mut commands = Cli::command();
+        commands.build();
+        let given = "no threads; start one with: {weft} chat --budgets calls=4, or read on";
+        let found = suggested(given, &commands);
+        assert_eq!(found, [["chat", "--budgets", "calls=4"]]);
+        assert_eq!(parsed(&found[0]), 1);
+        let given = suggested("weft threads resume {id} --approve again", &commands);
+        assert_eq!(parsed(&given[0]), 4);
+        assert_eq!(parsed(&words("threads continue t")), 1);
+    }
+
     /// A command with arguments is one that can be executed, once its placeholders are replaced; one
     /// without may lack the arguments that it needs.
     #[test]

@@ -4,7 +4,7 @@ use super::models;
 use crate::args::Doctor;
 use serde::Serialize;
 use std::path::Path;
-use weftwork::config::StorePlace;
+use weftwork::config::{StorePlace, format_limits};
 use weftwork::local::{cpu, weights};
 use weftwork::types::Principal;
 use weftwork_cli_base::CliError;
@@ -116,6 +116,10 @@ fn check_settings(context: &CommandContext) -> Finding {
         let count = rules.policy().rules.len();
         let text = format!("; {count} rules for tools {} {}", file.value.display(), file.origin);
         found.push_str(&text);
+    }
+    if let Some(budget) = &config.thread_budget {
+        let limits = format_limits(&budget.value);
+        found.push_str(&format!("; thread budget {limits} {}", budget.origin));
     }
     Finding::good("settings", found)
 }

@@ -1,7 +1,7 @@
 //! Tests of deadlines and budgets on the command line.
 
 use crate::home::Home;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
@@ -66,6 +66,13 @@ fn a_run_whose_model_trickles_ends_at_its_deadline() {
     assert_eq!(fact["fact"]["status"], "cancelled", "{fact}");
     let outcome = lines.last().expect("an outcome");
     assert_eq!(outcome["outcome"], "failed", "{outcome}");
+    let reached = &outcome["fault"]["details"]["limit"];
+    assert_eq!(reached["unit"], "ms until the deadline", "{outcome}");
+    assert_eq!(reached["used"], reached["limit"], "{outcome}");
+    assert!(
+        reached["limit"].as_u64().is_some_and(|limit| (1..=2_000).contains(&limit)),
+        "{outcome}"
+    );
     let used = &outcome["used"];
     assert_eq!(used["model_calls"], 1, "{outcome}");
     assert_eq!(used["tokens"]["estimated"], true, "{outcome}");
@@ -147,7 +154,66 @@ fn wrong_limits_are_refused_by_name() {
         }
     }
     let came = home.weft(&["chat", "--deadline", "soon"]);
-    assert!(came.status == Some(2) && came.errors.contains("a number and a unit"), "{came:?}");
+    let why = "expected whole numbers with the units w, d, h, m, s and ms";
+    assert!(came.status == Some(2) && came.errors.contains(why), "{came:?}");
+    let came = home.weft(&["chat", "--deadline", "0s"]);
+    assert!(came.status == Some(2) && came.errors.contains("a time above 0"), "{came:?}");
+}
+
+#[test]
+fn frames_and_the_usage_of_their_run_are_on_two_streams() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    for limits in [&["--budget", "calls=9,time=1m30s"][..], &["--budget", "calls=9,time=90000ms"]] {
+        let shown = home.weft(&[&RUN[..], &["--mode", "updates"], limits].concat());
+        assert_eq!(shown.status, Some(0), "{shown:?}");
+        assert!(shown.errors.contains("used 2 of 9 model calls, 1 tool call, "), "{shown:?}");
+        assert!(shown.errors.contains(" of 90 s"), "{shown:?}");
+        for line in shown.out.lines() {
+            let frame: Value = serde_json::from_str(line).expect("json");
+            assert_eq!(frame["mode"], "updates", "{line}");
+        }
+        assert!(!shown.out.is_empty(), "{shown:?}");
+    }
+    let unlimited = home.weft(&[&RUN[..], &["--mode", "updates"]].concat());
+    assert!(!unlimited.errors.contains("used "), "{unlimited:?}");
+}
+
+#[test]
+fn a_wall_time_that_is_used_up_is_a_detail_of_the_fault() {
+    let (url, _times) = trickling();
+    let home = Home::new().provider(&url);
+    let came = home.weft(&["run", "desk", "--input", "Hello", "--budget", "time=500ms", "--json"]);
+    assert_eq!(came.status, Some(1), "{came:?}");
+    let outcome: Value =
+        serde_json::from_str(came.out.lines().last().expect("an outcome")).expect("json");
+    assert_eq!(outcome["fault"]["code"], "W0601", "{outcome}");
+    let expected = json!({"unit": "ms of wall time", "used": 500, "limit": 500});
+    assert_eq!(outcome["fault"]["details"]["limit"], expected, "{outcome}");
+}
+
+#[test]
+fn no_command_is_suggested_for_a_thread_that_ends_with_the_process() {
+    let home = Home::new().set("WEFT_MODEL", "scripted").set("WEFT_STORE", "memory");
+    let ends = "the store is in memory: the thread ends with this process";
+    for (said, limits, status) in
+        [("Refund order A1001, amount 25.", "calls=9", 3), (RUN[5], "calls=1", 1)]
+    {
+        let came = home.weft(&["run", "desk", "--input", said, "--budget", limits]);
+        assert_eq!(came.status, Some(status), "{came:?}");
+        assert!(came.errors.contains(ends), "{came:?}");
+        assert!(!came.errors.contains("threads resume"), "{came:?}");
+        assert!(!came.errors.contains("runs requeue"), "{came:?}");
+    }
+}
+
+#[test]
+fn the_check_of_the_installation_names_the_budget_of_threads_and_its_origin() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let came = home.weft(&["doctor", "--thread-budget", "usd=2,tokens=100000,time=1m30s"]);
+    let budget = "thread budget tokens=100000,usd=2,time=90s from --thread-budget";
+    assert!(came.out.contains(budget), "{came:?}");
+    let came = home.weft(&["doctor"]);
+    assert!(!came.out.contains("thread budget"), "{came:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::not_resumable::NotResumable;
 use weftwork_engine::ids::did_you_mean;
 use weftwork_engine::{EngineError, Plan};
 use weftwork_types::canonical::DEPTH_MAX;
-use weftwork_types::code::{Fault, Phase};
+use weftwork_types::code::{Fault, Phase, ReachedLimit};
 use weftwork_types::id::InvalidId;
 use weftwork_types::instance::AgentRuntimeError;
 use weftwork_types::port::BudgetError;
@@ -437,6 +437,11 @@ impl RuntimeError {
                 .with_sources_of(self)
                 .in_phase(Phase::Dependencies),
             Self::Node(fault) => fault.clone(),
+            Self::DeadlinePassed { limit_ms } if *limit_ms > 0 => {
+                let unit = "ms until the deadline".to_owned();
+                let limit = ReachedLimit { unit, used: *limit_ms, limit: *limit_ms };
+                Fault::new(self.code(), self.to_string()).with_limit(limit)
+            }
             other => Fault::new(other.code(), other.to_string()).with_sources_of(other),
         }
     }

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use weftwork_graph::{CompiledGraph, Graph, List, RuntimeError, START, State};
 use weftwork_runtime::Runtime;
 use weftwork_store::{IfExists, Metadata, StoreError, ThreadQuery, ThreadStatus};
+use weftwork_types::InterruptId;
+use weftwork_types::run::Answers;
 
 #[derive(State)]
 struct Log {
@@ -50,6 +52,19 @@ async fn a_created_thread_takes_its_first_run() {
     assert!(matches!(other, Err(RuntimeError::OtherGraph { .. })), "{other:?}");
     thread.start(LogUpdate::new()).await.expect("runs");
     assert_eq!(thread.metadata().await.expect("reads").len(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_to_a_missing_thread_is_refused_as_missing() {
+    let runtime = runtime().await;
+    let thread = runtime.thread("log", "nowhere").expect("a name");
+    let by_id = Answers::ById([(InterruptId(1), json!("yes"))].into());
+    for answers in [Answers::One(json!("yes")), by_id] {
+        let refused = thread.answer(answers.clone()).await.expect_err("there is no thread");
+        let is_missing = matches!(refused, RuntimeError::Store(StoreError::NotFound { .. }));
+        assert!(is_missing, "{answers:?}: {refused:?}");
+        assert_eq!(refused.to_string(), "thread `nowhere` does not exist", "{answers:?}");
+    }
 }
 
 #[tokio::test]

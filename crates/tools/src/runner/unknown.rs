@@ -139,7 +139,7 @@ impl ToolRunner {
         self.settled(*call, key, announced, outcome).await
     }
 
-    /// Handles a call inside which a process died, according to the tool's declaration.
+    /// Handles a call that was cut off or whose process died, according to the tool's declaration.
     pub(super) async fn unknown(
         &self,
         call: RunCall,
@@ -168,7 +168,7 @@ impl ToolRunner {
             }
             Looked::CannotTell => {
                 let reason = format!(
-                    "tool `{}` was called and left no result: the process ended during the call",
+                    "tool `{}` was called and left no result: it was cut off, or its process ended",
                     call.name()
                 );
                 Ok(Executed::OutcomeUnknown(UnknownCall { call: Box::new(call), begun, reason }))

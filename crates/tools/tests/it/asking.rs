@@ -13,7 +13,9 @@ use weftwork_types::Timestamp;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::ToolCall;
+use weftwork_types::port::{LimitedBudget, Limits};
 use weftwork_types::tool::{Effect, ToolOutcome, UnknownOutcome};
+use weftwork_types::usage::{Tokens, Usage};
 
 /// Rounds that a tool has seen, in order.
 #[derive(Debug, Clone, Default)]
@@ -331,6 +333,26 @@ fn a_call_that_asks_is_one_call_of_the_budget() {
     let other = call("c-2", "book", json!({"day": "friday"}));
     let Prepared::Ready(ready) = desk.prepare(&other, &rig.context()) else { panic!("ready") };
     rig.drive(desk.execute(ready)).expect_err("the budget is used up");
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Nothing {}
+
+#[test]
+fn a_tool_reads_what_is_left_of_the_budget() {
+    let rig = Rig::new();
+    let limits = Limits { tokens: Some(90), wall_ms: Some(5_000), ..Limits::tool_calls(3) };
+    let used = Usage { wall_ms: 1_000, ..Usage::model_call(Tokens::reported(20, 10)) };
+    *rig.budget.lock().expect("not poisoned") = LimitedBudget::new(limits, used);
+    let look = FnTool::new("look", "Looks.", |_: Nothing, context: ToolContext| async move {
+        Ok::<_, ToolError>(json!(context.budget_left()))
+    });
+    let runner = runner(ToolBox::new().with(look), Policy::new());
+    for left in [2, 1, 0] {
+        let made = call(&format!("c-{left}"), "look", json!({}));
+        let expected = json!({"tool_calls": left, "tokens": 60, "wall_ms": 4_000});
+        assert_eq!(value(rig.run(&runner, &made)), expected, "its own call is reserved");
+    }
 }
 
 #[test]

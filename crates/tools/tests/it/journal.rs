@@ -205,6 +205,9 @@ fn a_person_decides_about_a_call_of_unknown_outcome() {
         let call = unknown(rig.run(&runner, &pay(5)));
         let question = call.question();
         assert_eq!((question.tool.as_str(), &question.args), ("pay", &json!({"amount": 5})));
+        let known =
+            "tool `pay` was called and left no result: it was cut off, or its process ended";
+        assert_eq!(question.reason, known);
         assert_eq!(question.idempotency_key, world.keys.lock().expect("not poisoned")[0]);
         let Ask::Value { value: asked } = call.ask() else { panic!("a value") };
         assert_eq!(asked["kind"], "tool_outcome_unknown");

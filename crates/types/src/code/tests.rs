@@ -97,6 +97,7 @@ fn details_are_typed_and_the_first_phase_counts() {
         attempt: Some(3),
         usage: Some(usage),
         retry_after_ms: None,
+        limit: None,
     };
     assert_eq!(fault.details.as_deref(), Some(&details));
     assert_eq!(json!(fault)["details"]["phase"], "model");

@@ -5,7 +5,7 @@ mod limits;
 pub use limits::{LimitedBudget, Limits};
 
 use crate::caller::GraphCaller;
-use crate::code::Fault;
+use crate::code::{Fault, ReachedLimit};
 use crate::usage::{Tokens, Usage, dollars};
 use crate::{BoxFuture, ErrorCode, Principal, ThreadId, Timestamp};
 use serde_json::{Map, Value};
@@ -72,6 +72,15 @@ pub trait Budget: Send + Sync + std::fmt::Debug {
     fn wall_time(&self, now: Timestamp) -> Option<WallTime> {
         let _ = now;
         None
+    }
+
+    /// Returns what is left of each limit at a time, without what is reserved. A member is `None`
+    /// without a limit, and for a budget that reports nothing, as one does that does not implement
+    /// this method. Nothing is set aside: calls beside this one may take what is left, so only
+    /// [`reserve`](Self::reserve) decides if an attempt is made.
+    fn remaining(&self, now: Timestamp) -> Limits {
+        let _ = now;
+        Limits::default()
     }
 }
 
@@ -263,9 +272,14 @@ impl BudgetError {
     /// Returns the error in the form that is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        Fault::new(self.code(), self.to_string())
+        let fault = Fault::new(self.code(), self.to_string())
             .retriable(self.is_retriable())
-            .with_sources_of(self)
+            .with_sources_of(self);
+        match self {
+            Self::Exceeded(BudgetExceeded { unit, used, limit }) => fault
+                .with_limit(ReachedLimit { unit: (*unit).to_owned(), used: *used, limit: *limit }),
+            _ => fault,
+        }
     }
 }
 
@@ -346,6 +360,10 @@ impl Budget for BudgetWithin {
     fn wall_time(&self, now: Timestamp) -> Option<WallTime> {
         let limits = [self.inner.wall_time(now), self.outer.wall_time(now)];
         limits.into_iter().flatten().min_by_key(|limit| limit.until)
+    }
+
+    fn remaining(&self, now: Timestamp) -> Limits {
+        self.inner.remaining(now).or_less(self.outer.remaining(now))
     }
 }
 

@@ -1,5 +1,5 @@
 use super::journal::{CallKey, CallResult, Intent, Journal, JournalError, Opened};
-use super::{Budget, Clock, Dependencies, Ledger, NoLedger, Unlimited};
+use super::{Budget, Clock, Dependencies, Ledger, Limits, NoLedger, Unlimited};
 use crate::caller::{CallOrigin, Caller};
 use crate::event::AiEvent;
 use crate::item::ItemStore;
@@ -56,6 +56,12 @@ pub struct CallContext {
 }
 
 impl CallContext {
+    /// Returns what is left of the budget now; see [`Budget::remaining`].
+    #[must_use]
+    pub fn budget_left(&self) -> Limits {
+        self.budget.remaining(self.clock.now())
+    }
+
     /// Context of calls outside of graphs, on the user's own machine: nothing is recorded, limited or
     /// billed.
     #[must_use]

@@ -159,7 +159,8 @@ pub enum Opened {
         /// Recorded result.
         result: CallResult,
     },
-    /// The call was announced, and the process died before it ended. Its outcome is unknown.
+    /// The call was announced, and it was cut off or its process died before it ended. Its outcome
+    /// is unknown.
     Unknown {
         /// Call key, from which the [`IdempotencyKey`] that was sent along is derived.
         key: CallKey,

@@ -38,6 +38,7 @@ fn other() -> Principal {
 #[tool(shown("."))]
 async fn look_around(prompt: Deps<PromptContext>) -> Value {
     let call = Demand::ToolCall { tool: "another".to_owned() };
+    let reported = prompt.budget_left().tool_calls;
     let mut left = Vec::new();
     while let Ok(reserved) = prompt.budget().reserve(&call).await {
         left.push(reserved);
@@ -47,7 +48,7 @@ async fn look_around(prompt: Deps<PromptContext>) -> Value {
         "inputs": prompt.rendered().inputs(), "hash": prompt.rendered().hash(),
         "adapter": prompt.adapter(), "session": prompt.session(), "deadline": prompt.deadline(),
         "org": prompt.principal().org, "subject": prompt.principal().subject,
-        "calls_left": left.len(),
+        "calls_left": left.len(), "reported_left": reported,
     })
 }
 
@@ -81,7 +82,7 @@ async fn a_tool_has_the_context_of_its_evaluation() {
         "hash": rendered.hash(), "adapter": "desk", "session": "s",
         "deadline": clock.now().plus(Duration::from_secs(60)), "org": "other", "subject": "ada",
         // One is that of the call itself.
-        "calls_left": 2,
+        "calls_left": 2, "reported_left": 2,
     });
     assert_eq!(found, Some(expected));
 }

@@ -1,6 +1,8 @@
 use super::*;
+use crate::RetryPolicy;
 use crate::protocol::Protocol;
 use crate::protocol::tests::config;
+use crate::retry::delay_after;
 use futures_util::{StreamExt as _, stream};
 use std::time::Duration;
 
@@ -80,12 +82,36 @@ fn waiting_times_are_read_in_seconds_milliseconds_and_as_dates() {
         (vec![("retry-after", "Wed, 21 Oct 2026 07:28:30 GMT")], None),
         (vec![("retry-after", "soon")], None),
         (vec![("retry-after", "-1")], None),
-        (vec![("retry-after", "1e300")], None),
+        (vec![("retry-after", "nan")], None),
+        (vec![("retry-after", "1000000000000")], Some(1_000_000_000_000_000)),
+        (vec![("retry-after", "100000000000000000000")], Some(u64::MAX)),
+        (vec![("retry-after", "1e300")], Some(u64::MAX)),
+        (vec![("retry-after-ms", "1e300")], Some(u64::MAX)),
+        (vec![("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT"), date], Some(251_625_457_919_000)),
         (vec![], None),
     ] {
         let wait = failed(429, &headers, "{}").retry_after();
         assert_eq!(wait, expected.map(Duration::from_millis), "{headers:?}");
         assert_eq!(failed(503, &headers, "{}").retry_after(), wait);
+    }
+}
+
+#[test]
+fn a_wait_that_no_duration_has_is_too_long_for_a_call() {
+    let google = r#"{"error":{"details":[{"retryDelay":"1e300s"}]}}"#;
+    let spoken = format!(r#"{{"error":{{"message":"try again in {}h"}}}}"#, "9".repeat(300));
+    let policy = RetryPolicy::default();
+    for (headers, body) in [
+        (vec![("retry-after", "1e300")], "{}"),
+        (vec![("retry-after", "100000000000000000000")], "{}"),
+        (vec![], google),
+        (vec![], spoken.as_str()),
+    ] {
+        let error = failed(429, &headers, body);
+        assert_eq!(delay_after(&policy, 1, &error, 0), None, "{headers:?} {body}");
+        let details = error.fault().details.expect("the delay");
+        assert_eq!(details.retry_after_ms, Some(u64::MAX), "{headers:?} {body}");
+        assert!(error.to_string().contains("too long for a call"), "{error}");
     }
 }
 

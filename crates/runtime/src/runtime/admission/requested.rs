@@ -10,6 +10,7 @@ use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::out_of_node;
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::ThreadRow;
+use weftwork_store::invariants::missing;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::{RunInput, RunRequest, RunStatus};
 
@@ -42,6 +43,7 @@ impl<'a> RequestedRun<'a> {
             return match &request.input {
                 RunInput::Start { .. } | RunInput::Update { .. } => Ok(()),
                 RunInput::Command(command) if !command.only_answers() => Ok(()),
+                RunInput::Command(_) => Err(missing("thread", &request.thread).into()),
                 _ => Err(self.nothing_to_continue()),
             };
         };

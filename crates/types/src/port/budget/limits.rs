@@ -68,6 +68,18 @@ impl Limits {
         Self { cost_micro_usd: Some(max), ..Self::default() }
     }
 
+    /// Returns the smaller one of each of two limits.
+    pub(super) fn or_less(self, other: Self) -> Self {
+        let less = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+        Self {
+            model_calls: less(self.model_calls, other.model_calls),
+            tool_calls: less(self.tool_calls, other.tool_calls),
+            tokens: less(self.tokens, other.tokens),
+            cost_micro_usd: less(self.cost_micro_usd, other.cost_micro_usd),
+            wall_ms: less(self.wall_ms, other.wall_ms),
+        }
+    }
+
     /// Limits the wall time alone.
     #[must_use]
     pub fn wall_time(max: Duration) -> Self {
@@ -169,6 +181,21 @@ impl Budget for LimitedBudget {
         let left = limit_ms.saturating_sub(counts.used.wall_ms);
         let begun = *counts.begun.get_or_insert(now);
         Some(WallTime { until: begun.plus(Duration::from_millis(left)), limit_ms })
+    }
+
+    fn remaining(&self, now: Timestamp) -> Limits {
+        let counts = self.counts();
+        let taken = counts.used + counts.reserved;
+        let passed = counts.begun.map(|begun| now.since(begun).as_millis()).unwrap_or_default();
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+        let left = |limit: Option<u64>, taken: u64| limit.map(|limit| limit.saturating_sub(taken));
+        Limits {
+            model_calls: left(self.limits.model_calls, taken.model_calls),
+            tool_calls: left(self.limits.tool_calls, taken.tool_calls),
+            tokens: left(self.limits.tokens, taken.tokens.total()),
+            cost_micro_usd: left(self.limits.cost_micro_usd, taken.cost_micro_usd),
+            wall_ms: left(self.limits.wall_ms, counts.used.wall_ms.saturating_add(passed)),
+        }
     }
 }
 

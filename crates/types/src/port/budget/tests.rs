@@ -105,6 +105,49 @@ fn a_run_on_another_server_is_refused_by_limits_only() {
 }
 
 #[test]
+fn what_is_left_is_less_what_is_used_and_reserved_and_the_smaller_of_two() {
+    let now = Timestamp(5_000);
+    let used = Usage { wall_ms: 10_000, ..Usage::model_call(Tokens::reported(30, 10)) };
+    let all = Limits { wall_ms: Some(60_000), tokens: Some(100), ..Limits::model_calls(3) };
+    let budget = LimitedBudget::new(all, used);
+    let left = |calls, tokens, wall_ms| Limits {
+        wall_ms: Some(wall_ms),
+        tokens: Some(tokens),
+        ..Limits::model_calls(calls)
+    };
+    assert_eq!(budget.remaining(now), left(2, 60, 50_000), "its time has not begun");
+    budget.wall_time(now);
+    let held = reserve(&budget, &model(25)).expect("fits");
+    let later = now.plus(Duration::from_secs(20));
+    assert_eq!(budget.remaining(later), left(1, 35, 30_000));
+    drop(held);
+    assert_eq!(budget.remaining(later), left(2, 60, 30_000), "it was released");
+    let never = later.plus(Duration::from_secs(3_600));
+    assert_eq!(budget.remaining(never).wall_ms, Some(0));
+
+    let inner = Limits { tool_calls: Some(1), ..Limits::tokens(1_000) };
+    let both = BudgetWithin::new(Arc::new(budget), LimitedBudget::new(inner, Usage::default()));
+    let expected = Limits { tool_calls: Some(1), ..left(2, 60, 30_000) };
+    assert_eq!(both.remaining(later), expected);
+    assert_eq!(Unlimited.remaining(later), Limits::default());
+}
+
+#[test]
+fn a_reached_limit_is_a_detail_of_its_fault() {
+    let refused = reserve(&limits(1, 0), &model(5)).expect_err("a limit of tokens");
+    let time = WallTime { until: Timestamp(0), limit_ms: 500 }.exceeded();
+    for (error, unit, used, limit) in
+        [(refused, "tokens", 0, 0), (time, "ms of wall time", 500, 500)]
+    {
+        let details = error.fault().details.expect("the limit");
+        let reached = ReachedLimit { unit: unit.to_owned(), used, limit };
+        assert_eq!(details.limit, Some(reached), "{error}");
+    }
+    let none = reserve(&limits(1, 100), &Demand::RemoteRun { remote: "r".to_owned() });
+    assert_eq!(none.expect_err("uncounted").fault().details, None);
+}
+
+#[test]
 fn wall_time_begins_once_and_the_nearer_limit_holds() {
     let minute = |spent_ms| {
         let used = Usage { wall_ms: spent_ms, ..Usage::default() };
