@@ -90,7 +90,7 @@ interface Taken {
 }
 
 /** Text of a message whose stream broke off. */
-export const CUT = "The connection was cut. The answer is read again when the server is there.";
+const CUT = "The connection was cut. The answer is read again when the server is there.";
 
 /** The thread as the server has it: it reads messages, follows the one that is being produced, and sends. */
 class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
@@ -220,7 +220,7 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     } catch (error) {
       if (signal.aborted) throw error;
       follower.onError(error as Error);
-      throw new Error(CUT);
+      yield { status: { type: "incomplete", reason: "error", error: CUT } };
     } finally {
       signal.removeEventListener("abort", stop);
     }

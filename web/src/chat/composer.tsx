@@ -41,7 +41,7 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
     }
   };
   const isApproval = call?.name === "request_approval";
-  const asked = isApproval ? "Waits for your decision: “yes”, “no”, or what to do instead" : "Waits for your answer";
+  const asked = isUnknown ? "Say above what happened to the call" : isApproval ? "Waits for your decision: “yes”, “no”, or what to do instead" : "Waits for your answer";
   return (
     <TextInput
       label={call ? "Your reply" : "Your message"}

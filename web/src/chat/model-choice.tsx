@@ -10,7 +10,7 @@ interface Props {
 
 /** Returns a model as it is shown. Answers of the scripted one are prepared, which looks like a model that works. */
 function nameOf(id: string): string {
-  return id === "scripted" || id.startsWith("scripted:") ? `${id} (prepared answers, no model)` : id;
+  return id === "scripted" || id.startsWith("scripted:") ? "scripted (prepared answers, no model)" : id;
 }
 
 /** The model of the answers. There is a choice if the server offers several. */

@@ -44,7 +44,9 @@ export function ThreadTokens({ earlier }: { earlier: StoredMessage[] }) {
   return (
     <details className="tokens sum">
       <summary>{cost ? `${dollarsOf(cost)} so far` : "Usage"}</summary>
-      {tokens.toLocaleString("en")} tokens in this thread{cost === undefined ? ", at prices that are not known" : ""}
+      <p>
+        {tokens.toLocaleString("en")} tokens in this thread{cost === undefined ? ", at prices that are not known" : ""}
+      </p>
     </details>
   );
 }
