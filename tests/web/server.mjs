@@ -1,7 +1,7 @@
 // `weft serve` over a SQLite store of its own, which is killed and started again: on the scripted model, or on
 // one of the tests, with tools of the tests.
 import { execFileSync, spawn } from "node:child_process";
-import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -39,13 +39,14 @@ export class Server {
     for (const name of ["tools_server.py", "clock_server.py"]) copyFileSync(join(import.meta.dirname, name), join(this.folder, name));
     const servers = { mcpServers: { lab: { command: "python3", args: ["tools_server.py"] } } };
     writeFileSync(join(this.folder, "mcp.json"), JSON.stringify(servers));
-    const allow = (tools, shown, effect = "read-only") => {
-      const args = ["mcp", "allow", ...tools, "--effect", effect, "--idempotent", ...shown.flatMap((name) => ["--shown", name])];
+    const allow = (tools, shown, effect = "read-only", more = ["--idempotent"]) => {
+      const args = ["mcp", "allow", ...tools, "--effect", effect, ...more, ...shown.flatMap((name) => ["--shown", name])];
       execFileSync(process.env.WEFT, [...this.options(), ...args], { cwd: this.folder, env: this.env(), stdio: "ignore" });
     };
     allow(["lab/slow", "lab/large", "lab/broken"], ["."]);
     allow(["lab/account"], ["number", "owner"]);
     allow(["lab/careful"], ["."], "state-change");
+    allow(["lab/pay"], ["."], "external-side-effect", []);
     return this;
   }
 
@@ -94,6 +95,22 @@ export class Server {
   /** Ends the call of a slow tool. */
   release() {
     writeFileSync(join(this.folder, "release"), "");
+  }
+
+  /** The orders that were paid, once for each payment. */
+  payments() {
+    const file = join(this.folder, "payments");
+    return existsSync(file) ? readFileSync(file, "utf8").trim().split("\n") : [];
+  }
+
+  /** Stops the server without an end, so that it accepts connections and answers nothing. */
+  freeze() {
+    this.process.kill("SIGSTOP");
+  }
+
+  /** Lets a server go on that was stopped. */
+  thaw() {
+    this.process.kill("SIGCONT");
   }
 
   /** Kills the server as `kill -9` does. */

@@ -9,6 +9,7 @@ import { tests as safety } from "./safety.mjs";
 import { Server } from "./server.mjs";
 import { tests as states } from "./states.mjs";
 import { tests as story } from "./story.mjs";
+import { deskTests as deskTruth, labTests as labTruth } from "./truth.mjs";
 import { deskTests, labTests } from "./views.mjs";
 import { tests as walks } from "./walks.mjs";
 
@@ -49,7 +50,7 @@ async function shots(name) {
 /** The order desk on the scripted model. */
 async function desk() {
   const server = await new Server().start();
-  await run([...story, ...deskTests, ...walks], server);
+  await run([...story, ...deskTests, ...deskTruth, ...walks], server);
   await server.close();
 }
 
@@ -71,7 +72,7 @@ async function own() {
 async function laboratory() {
   const model = await new Model().start();
   const server = await new Server(model).allowTools().offerModel("priced", 2.5, 10).start();
-  await run([...states, ...labTests, ...safety, ...long], { server, model });
+  await run([...states, ...labTests, ...labTruth, ...safety, ...long], { server, model });
   await server.close();
   model.close();
 }

@@ -1,5 +1,5 @@
-"""Tools for the tests of the page, as an MCP server: two slow ones, a large one, one that fails, and one
-with a member of its result that nobody may see."""
+"""Tools for the tests of the page, as an MCP server: slow ones, of which one pays, a large one, one that
+fails, and one with a member of its result that nobody may see."""
 import json
 import pathlib
 import time
@@ -8,6 +8,8 @@ from clock_server import serve
 
 # A file that ends the call of a slow tool.
 RELEASE = pathlib.Path("release")
+# The orders that were paid, one a line.
+PAYMENTS = pathlib.Path("payments")
 
 
 def schema(**properties):
@@ -15,7 +17,15 @@ def schema(**properties):
 
 
 NUMBER = {"type": "number"}
+TEXT = {"type": "string"}
+PAY = {
+    "name": "pay",
+    "description": "Pays an order.",
+    "inputSchema": schema(order=TEXT, cents=NUMBER),
+    "outputSchema": schema(receipt=TEXT, cents={"type": "integer"}),
+}
 TOOLS = [
+    PAY,
     {"name": "slow", "description": "Waits.", "inputSchema": schema(seconds=NUMBER)},
     {"name": "careful", "description": "Changes something.", "inputSchema": schema(seconds=NUMBER)},
     {"name": "large", "description": "Returns much text.", "inputSchema": schema(bytes=NUMBER)},
@@ -31,6 +41,8 @@ def call(name, arguments):
             time.sleep(0.02)
         RELEASE.unlink(missing_ok=True)
         return {"content": [{"type": "text", "text": "waited"}]}
+    if name == "pay":
+        return pay(arguments)
     if name == "large":
         lines = "".join(f"line {number}\n" for number in range(int(arguments["bytes"]) // 8))
         return {"content": [{"type": "text", "text": lines + "the last line"}]}
@@ -39,6 +51,18 @@ def call(name, arguments):
     found = {"number": arguments["number"], "owner": "Ada", "pin": "canary-7f3a"}
     text = [{"type": "text", "text": json.dumps(found)}]
     return {"content": text, "structuredContent": found}
+
+
+def pay(arguments):
+    """Pays at once, and answers when the test lets it; a second payment of an order is answered at once."""
+    made = PAYMENTS.read_text().splitlines() if PAYMENTS.exists() else []
+    with PAYMENTS.open("a") as payments:
+        payments.write(f"{arguments['order']}\n")
+    while arguments["order"] not in made and not RELEASE.exists():
+        time.sleep(0.02)
+    RELEASE.unlink(missing_ok=True)
+    found = {"receipt": f"R-{arguments['order']}", "cents": arguments["cents"]}
+    return {"content": [{"type": "text", "text": json.dumps(found)}], "structuredContent": found}
 
 
 def answer(method, params):

@@ -143,6 +143,7 @@ async function alike_calls_are_decided_together_and_decisions_are_kept(browser, 
   await several.getByRole("button", { name: "Back" }).click();
   await page.page.keyboard.press("a");
   await page.page.locator(".waiting button").nth(1).waitFor({ state: "detached" });
+  await page.page.getByRole("button", { name: "Next question" }).click();
   await page.approval.getByRole("button", { name: "Reject" }).click();
   await page.page.keyboard.type("too much");
   await page.page.getByRole("button", { name: "Reject" }).click();

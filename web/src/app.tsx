@@ -1,4 +1,5 @@
 import { useCallback, useEffect, useState } from "react";
+import { useConnection } from "./api/connection";
 import { logIn, onLocked } from "./api/http";
 import { Chat } from "./chat/chat";
 import { NewChat } from "./chat/new-chat";
@@ -50,6 +51,7 @@ function Views() {
       </a>
       <Sidebar place={place} threads={threads} query={query} onQuery={setQuery} waiting={inbox.data?.length ?? 0} />
       <main id="content" tabIndex={-1}>
+        <Lost />
         {place.view === "inbox" && <Inbox tab={place.tab} inbox={inbox} onAnswered={refresh} />}
         {place.view === "thread" && <Chat key={place.thread} thread={place.thread} onChange={refresh} />}
         {(place.view === "threads" || place.view === "new") && (
@@ -59,6 +61,14 @@ function Views() {
       <Toasts />
       <Help />
     </div>
+  );
+}
+
+/** Says that the server does not answer, whatever the view. */
+function Lost() {
+  const { isLost } = useConnection();
+  return (
+    <div role="alert">{isLost && <p className="lost">Connection cut; trying again. What is shown may be old, and nothing can be sent.</p>}</div>
   );
 }
 

@@ -1,5 +1,6 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
+import { watchConnection } from "./api/connection";
 import { App } from "./app";
 import "./style/base.css";
 import "./style/shell.css";
@@ -7,6 +8,7 @@ import "./style/chat.css";
 import "./style/cards.css";
 import "./style/run.css";
 
+watchConnection();
 const root = document.getElementById("root");
 if (root) {
   createRoot(root).render(

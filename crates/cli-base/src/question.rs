@@ -17,6 +17,9 @@ use weftwork::types::{Principal, ThreadId};
 /// The prompt for an approval.
 pub const APPROVE: &str = "approve exactly this call? [y/n]";
 
+/// The prompt for an answer about a call of unknown outcome.
+const UNKNOWN_PROMPT: &str = "type `happened` and the result as JSON, `again`, or `give up`:";
+
 /// Reads the open questions of a thread, in the order in which they were asked.
 pub async fn open_questions_of(
     store: &dyn Store,
@@ -100,8 +103,11 @@ pub fn question_lines(interrupt: &Interrupt, terminal: &Terminal) -> Vec<String>
         Ask::Value { value } => match unknown_outcome(value) {
             Some(unknown) => vec![
                 head(&unknown.reason),
-                body(&unknown.given),
-                format!("    idempotency key: {}", to_plain(&unknown.key)),
+                format!("    it was called with {}", to_plain(&unknown.given.to_string())),
+                format!(
+                    "    look at the other side, by the idempotency key {}, before you answer",
+                    to_plain(&unknown.key)
+                ),
             ],
             None => vec![head("the agent asks:"), body(value)],
         },
@@ -136,6 +142,16 @@ fn unknown_outcome(value: &Value) -> Option<Unknown> {
     once.then(|| Unknown { reason, given: value["input"].clone(), key })
 }
 
+/// Returns `true` for a question about a call of unknown outcome.
+pub fn is_about_unknown(interrupt: &Interrupt) -> bool {
+    matches!(&interrupt.ask, Ask::Value { value } if unknown_outcome(value).is_some())
+}
+
+/// Returns `true` if an answer repeats a call of unknown outcome, which may then happen twice.
+pub fn calls_again(interrupt: &Interrupt, answer: &Value) -> bool {
+    is_about_unknown(interrupt) && *answer == json!(UnknownAnswer::CallAgain)
+}
+
 /// Returns the prompt for the answer.
 pub fn prompt_of(interrupt: &Interrupt) -> &'static str {
     if let Some(review) = review_of(interrupt) {
@@ -145,9 +161,7 @@ pub fn prompt_of(interrupt: &Interrupt) -> &'static str {
         Ask::Question { tool: None, .. } => "your answer:",
         Ask::Question { tool: Some(_), .. } => "your answer, or `decline` or `cancel`:",
         Ask::Approval(_) => APPROVE,
-        Ask::Value { value } if unknown_outcome(value).is_some() => {
-            "type `again`, `give up`, or `happened` and the result as JSON:"
-        }
+        Ask::Value { .. } if is_about_unknown(interrupt) => UNKNOWN_PROMPT,
         Ask::Value { .. } => "your answer, as JSON or text:",
         Ask::Timer { .. } => "type `now` to continue before that time:",
     }
@@ -169,7 +183,7 @@ pub fn parse_answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
             // Decisions that differ from each other.
             None => serde_json::from_str(line).ok().filter(Value::is_object),
         },
-        Ask::Value { value } if unknown_outcome(value).is_some() => unknown_answer(line),
+        Ask::Value { .. } if is_about_unknown(interrupt) => unknown_answer(line),
         Ask::Value { .. } if line.is_empty() => None,
         Ask::Value { .. } => Some(serde_json::from_str(line).unwrap_or_else(|_| json!(line))),
         Ask::Timer { .. } => (line == "now").then_some(Value::Null),
@@ -226,7 +240,7 @@ fn takes_text(interrupt: &Interrupt) -> bool {
 
 fn unknown_answer(line: &str) -> Option<Value> {
     let answer = match line.to_lowercase().as_str() {
-        "again" => UnknownAnswer::CallAgain,
+        "again" | "call again" => UnknownAnswer::CallAgain,
         "give up" => UnknownAnswer::GiveUp,
         _ => {
             let value = line.strip_prefix("happened")?;
@@ -264,8 +278,11 @@ pub fn how_to_answer(
             format!("{which}--answer TEXT (or decline, or cancel)")
         }
         Ask::Approval(_) => format!("{which}--approve (or --reject)"),
-        Ask::Value { value } if unknown_outcome(value).is_some() => {
-            format!(r#"--answer-json '{}={{"answer":"call_again"}}' (or give_up)"#, interrupt.id)
+        Ask::Value { .. } if is_about_unknown(interrupt) => {
+            let id = interrupt.id;
+            format!(
+                r#"--answer-json '{id}={{"answer":"happened","value":RESULT}}' (or {{"answer":"give_up"}}, or {{"answer":"call_again"}}, after which it may happen twice)"#
+            )
         }
         Ask::Value { .. } => format!("--answer-json {}=JSON", interrupt.id),
         Ask::Timer { .. } => format!("--answer-json {}=null", interrupt.id),
@@ -412,12 +429,15 @@ mod tests {
         assert!(how.contains("call_again"), "{how}");
         for (line, expected) in [
             ("again", Some(json!({"answer": "call_again"}))),
+            ("Call again", Some(json!({"answer": "call_again"}))),
             ("Give up", Some(json!({"answer": "give_up"}))),
             ("happened {\"id\":1}", Some(json!({"answer": "happened", "value": {"id": 1}}))),
             ("happened", None),
             ("maybe", None),
         ] {
             assert_eq!(parse_answer(asked, line), expected, "{line}");
+            let again = expected.is_some_and(|answer| super::calls_again(asked, &answer));
+            assert_eq!(again, line.ends_with("again"), "{line}");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The validator is generic over representations of JSON, and is compiled anew in each crate that
 //! names its types. This crate is the only one, so that it is compiled once.
 
+use jsonschema::error::{ValidationError, ValidationErrorKind};
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
@@ -51,30 +52,21 @@ impl Checker {
             .map_err(|error| cut(&error.to_string(), PROBLEM_CHARS_MAX))
     }
 
-    /// Validates a value, and reports problems with these quotations.
+    /// Validates a value, and reports problems with these quotations. If a value fits none of several
+    /// forms, and constants in it select one of them, the problems of that form are reported.
     ///
     /// # Errors
     /// The first five problems, each with the JSON pointer of its location and at most 240
     /// characters, and the number of the others.
     pub fn check(&self, value: &Value, quotes: Quotes) -> Result<(), String> {
         let mut errors = self.0.iter_errors(value);
-        let mut problems: Vec<String> = errors
-            .by_ref()
-            .take(PROBLEMS_MAX)
-            .map(|error| {
-                let place = error.instance_path().to_string();
-                let place = if place.is_empty() { "/" } else { &place };
-                let problem = match quotes {
-                    Quotes::Values => format!("at {place}: {}", quoted(&error)),
-                    Quotes::Nothing => format!("at {place}: {}", error.masked()),
-                };
-                cut(&problem, PROBLEM_CHARS_MAX)
-            })
-            .collect();
+        let first = errors.by_ref().take(PROBLEMS_MAX);
+        let mut problems: Vec<String> = first.flat_map(|error| problems_of(&error, quotes)).collect();
         if problems.is_empty() {
             return Ok(());
         }
-        let more = errors.count();
+        let more = errors.count() + problems.len().saturating_sub(PROBLEMS_MAX);
+        problems.truncate(PROBLEMS_MAX);
         if more > 0 {
             problems.push(format!("and {more} more"));
         }
@@ -82,10 +74,47 @@ impl Checker {
     }
 }
 
+/// Returns the problems that an error is about: those of the form of a value that is of one of several
+/// forms.
+fn problems_of(error: &ValidationError<'_>, quotes: Quotes) -> Vec<String> {
+    if let Some(form) = selected_form(error) {
+        return form.iter().flat_map(|error| problems_of(error, quotes)).collect();
+    }
+    let place = error.instance_path().to_string();
+    let place = if place.is_empty() { "/" } else { &place };
+    let problem = match quotes {
+        Quotes::Values => format!("at {place}: {}", quoted(error)),
+        Quotes::Nothing => format!("at {place}: {}", error.masked()),
+    };
+    vec![cut(&problem, PROBLEM_CHARS_MAX)]
+}
+
+/// Returns the problems of the only form whose constants a value has.
+fn selected_form<'a>(error: &'a ValidationError<'_>) -> Option<&'a [ValidationError<'static>]> {
+    let (ValidationErrorKind::OneOfNotValid { context } | ValidationErrorKind::AnyOf { context }) =
+        error.kind()
+    else {
+        return None;
+    };
+    let differs = |problem: &ValidationError<'_>| {
+        let kind = problem.kind();
+        matches!(kind, ValidationErrorKind::Constant { .. } | ValidationErrorKind::Enum { .. })
+    };
+    let mut selected = context.iter().filter(|form| !form.iter().any(differs));
+    match (context.len(), selected.next(), selected.next()) {
+        (2.., Some(form), None) => Some(form),
+        _ => None,
+    }
+}
+
 /// A problem as text, with the beginning of a long value.
-fn quoted(error: &jsonschema::ValidationError<'_>) -> String {
-    let text = error.to_string();
+fn quoted(error: &ValidationError<'_>) -> String {
     let value = error.instance().to_string();
+    if let ValidationErrorKind::OneOfNotValid { .. } | ValidationErrorKind::AnyOf { .. } = error.kind()
+    {
+        return format!("{} has none of the expected forms", cut(&value, VALUE_CHARS_MAX));
+    }
+    let text = error.to_string();
     match text.strip_prefix(&value) {
         Some(problem) => format!("{}{problem}", cut(&value, VALUE_CHARS_MAX)),
         None => text,
@@ -116,6 +145,20 @@ mod tests {
             .expect_err("strings are no integers");
         assert!(text.contains("at /k0: ") && text.contains("at /k4: "), "{text}");
         assert!(text.ends_with("and 4 more") && text.len() < 2_000, "{text}");
+    }
+
+    #[test]
+    fn a_value_of_one_of_several_forms_has_the_problems_of_that_form() {
+        let form = |word: &str, value: Value| json!({"properties": {"is": {"const": word}, "value": value}});
+        let schema = json!({"oneOf": [form("a", json!({"type": "integer"})), form("b", json!(true))]});
+        let checker = Checker::compile(&schema).expect("compiles");
+        for (value, expected) in [
+            (json!({"is": "a", "value": "x"}), r#"at /value: "x" is not of type "integer""#),
+            (json!({"is": "c"}), r#"at /: {"is":"c"} has none of the expected forms"#),
+        ] {
+            let problem = checker.check(&value, Quotes::Values).expect_err("does not fit");
+            assert_eq!(problem, expected);
+        }
     }
 
     #[test]

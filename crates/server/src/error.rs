@@ -185,6 +185,10 @@ impl From<RuntimeError> for ApiError {
             RuntimeError::UnknownCheckpoint { .. } | RuntimeError::UnknownQuestion { .. } => {
                 Self::missing(error.to_string())
             }
+            // The question is the one that the request names, or the only one.
+            RuntimeError::WrongAnswer { problem, .. } => Self::invalid(format!(
+                "the answer does not fit the question, which stays open: {problem}"
+            )),
             RuntimeError::Stopping => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
             // The input, or the executor of the program, refused the request.
             RuntimeError::Node(fault) => ExecuteError { fault }.into(),

@@ -1,4 +1,5 @@
 // Requests to the server that serves this page.
+import { noteLoss, untilLost } from "./connection";
 import type { Route } from "./routes";
 
 /** The names in the path of a route: `"GET /threads/{thread_id}"` has `thread_id`. */
@@ -20,8 +21,8 @@ export class HttpError extends Error {
 /** The root of the server: the page is in a folder of it. */
 const ROOT = new URL("../", document.baseURI);
 
-/** Returns the address of a route, for readers that make the request themselves. */
-export function address<R extends Route>(route: R, { path, query }: Options<R>): URL {
+/** Returns the address of a route. */
+function address<R extends Route>(route: R, { path, query }: Options<R>): URL {
   const [, template = ""] = route.split(" ");
   const names = path as Record<string, string> | undefined;
   const filled = template.replace(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(names?.[name] ?? ""));
@@ -39,7 +40,7 @@ export function onLocked(listener: () => void): () => void {
 }
 
 /** Returns the response if its status is a success. */
-export async function accepted(response: Response): Promise<Response> {
+async function accepted(response: Response): Promise<Response> {
   if (response.ok) return response;
   if (response.status === 401) locked.forEach((listener) => listener());
   const text = await response.text();
@@ -50,15 +51,17 @@ export async function accepted(response: Response): Promise<Response> {
     // The text is shown as it is.
   }
   const detail = (body as { detail?: unknown } | null)?.detail;
-  throw new HttpError(response.status, typeof detail === "string" ? detail : text || response.statusText, body);
+  const reason = typeof detail === "string" ? detail : text || response.statusText;
+  throw new HttpError(response.status, reason, body);
 }
 
 async function send(url: URL, init: RequestInit): Promise<Response> {
   try {
-    return await fetch(url, init);
+    return await fetch(url, { ...init, signal: untilLost(init.signal ?? undefined) });
   } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new HttpError(0, "the server cannot be reached");
+    if (init.signal?.aborted) throw error;
+    noteLoss();
+    throw new HttpError(0, "The server did not answer.");
   }
 }
 

@@ -27,6 +27,8 @@ export interface Thread {
   updated_at: string;
   metadata: { title?: string; graph_id?: string; assistant_id?: string; model?: string };
   status: "idle" | "busy" | "interrupted" | "error";
+  /** Status of the last run; `null` before the first one, `copied` for a copy without one. */
+  last_run?: string | null;
   /** Time for which the thread waits. */
   waits_until?: string | null;
 }
@@ -54,6 +56,7 @@ export interface Call {
 /** A question that waits for a person. */
 export interface Waiting {
   id: string;
+  interrupt_id: string;
   thread_id: string;
   agent: string | null;
   node: string;
@@ -61,12 +64,16 @@ export interface Waiting {
   graph: string | null;
   call: Call | null;
   created_at: string;
+  /** The time at which the run began that asks, and for whom it runs. */
+  run_created_at: string;
+  run_by: string;
   age_ms: number;
 }
 
 /** A question that was answered. */
 export interface Answered {
   id: string;
+  interrupt_id: string;
   thread_id: string;
   agent: string | null;
   node: string;

@@ -2,17 +2,19 @@
 import {
   ExportedMessageRepository,
   useAuiState,
+  useLocalRuntime,
   type AssistantRuntime,
+  type ChatModelAdapter,
   type ChatModelRunOptions,
   type ChatModelRunResult,
   type ThreadHistoryAdapter,
   type ThreadMessage,
+  type ToolCallMessagePart,
 } from "@assistant-ui/react";
-import { useDataStreamRuntime } from "@assistant-ui/react-data-stream";
 import { AssistantMessageAccumulator, UIMessageStreamDecoder } from "assistant-stream";
 import { asAsyncIterableStream } from "assistant-stream/utils";
-import { accepted, address, json, request } from "../api/http";
-import type { Json, StoredMessage } from "../api/types";
+import { json, request } from "../api/http";
+import type { Call, Json, StoredMessage } from "../api/types";
 import { fromStored } from "./stored";
 
 /** Calls that people answer. */
@@ -35,7 +37,7 @@ export interface ChatEvents {
   onStale: () => void;
   /** The stream has its last part. */
   onEnd: () => void;
-  /** The connection broke, or the request was refused. */
+  /** The connection broke, or a request to read was refused. */
   onError: (error: Error) => void;
 }
 
@@ -52,8 +54,6 @@ function pathOf({ agent, thread }: ChatThread) {
 interface Follower extends ChatEvents {
   /** Run that the stream is of, for its cancellation. */
   run?: string;
-  /** `true` if the next request replaces the last answer. */
-  replaces?: boolean;
 }
 
 function note(follower: Follower, fact: Fact): void {
@@ -83,12 +83,22 @@ export function readOnly(stored: StoredMessage[]): readonly ThreadMessage[] {
   return ExportedMessageRepository.fromArray(stored.map(fromStored)).messages.map(({ message }) => message);
 }
 
-/** Reads the messages of a thread, and follows the one that is being produced. */
-class History implements ThreadHistoryAdapter {
+/** A request that the server took, until the runtime reads its response. */
+interface Taken {
+  response: Response;
+  controller: AbortController;
+}
+
+/** Text of a message whose stream broke off. */
+const CUT = "The connection was cut. The answer is read again when the server is there.";
+
+/** The thread as the server has it: it reads messages, follows the one that is being produced, and sends. */
+class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   /** Takes the messages that the runtime does not get. */
   onEarlier: (messages: StoredMessage[]) => void = () => {};
   /** The model of the next answers; that of the agent without one. */
   model: string | undefined;
+  private taken: Taken | undefined;
 
   constructor(
     readonly chat: ChatThread,
@@ -120,29 +130,99 @@ class History implements ThreadHistoryAdapter {
     }
   }
 
+  /**
+   * Sends messages, and keeps the response for the runtime. The page shows nothing of them before the server
+   * took them.
+   */
+  private async send(messages: object[], more: { trigger?: string } = {}): Promise<void> {
+    const { agent, thread: threadId } = this.chat;
+    const controller = new AbortController();
+    const body = { threadId, model: this.model, messages, ...more };
+    const response = await request("POST /chat/{agent}", { path: { agent }, body, signal: controller.signal });
+    this.follower.onSent();
+    this.taken = { response, controller };
+  }
+
+  /** Says something. Rejects if the server does not take it. */
+  async say(runtime: AssistantRuntime, text: string): Promise<void> {
+    await this.send([{ role: "user", content: [{ type: "text", text }] }]);
+    runtime.thread.append(text);
+  }
+
+  /** Answers a question of the last message. Rejects if the server does not take the answer. */
+  async answer(runtime: AssistantRuntime, { id, name, args }: Call, answer: Json): Promise<void> {
+    const call = { toolCallId: id, toolName: name };
+    const output = { type: "json", value: answer };
+    await this.send([
+      { role: "assistant", content: [{ type: "tool-call", ...call, input: args }] },
+      { role: "tool", content: [{ type: "tool-result", ...call, output }] },
+    ]);
+    const last = runtime.thread.getState().messages.at(-1);
+    if (last && openCallsOf(last).length === 1) {
+      runtime.thread.getMessageById(last.id).getMessagePartByToolCallId(id).addToolResult(answer);
+      return;
+    }
+    // The runtime continues a message when all its questions are answered.
+    this.taken?.controller.abort();
+    this.taken = undefined;
+    this.follower.onStale();
+  }
+
+  /** Makes the agent answer the last message of the user again. Rejects if the server does not take that. */
+  async retry(runtime: AssistantRuntime, message: string): Promise<void> {
+    const answer = runtime.thread.getMessageById(message);
+    // Fails for a message that the runtime does not have.
+    const { parentId } = answer.getState();
+    const said = runtime.thread.getState().messages.find(({ id }) => id === parentId);
+    await this.send([{ role: "user", content: said?.content.map(partOf) ?? [] }], { trigger: "regenerate-message" });
+    answer.reload();
+  }
+
+  async *run({ abortSignal }: ChatModelRunOptions): AsyncGenerator<ChatModelRunResult, void, unknown> {
+    const { taken } = this;
+    this.taken = undefined;
+    if (taken === undefined) return this.follower.onStale();
+    const { response, controller } = taken;
+    abortSignal.addEventListener("abort", () => controller.abort(), { once: true });
+    yield* this.follow(response, abortSignal);
+  }
+
   async *resume({ abortSignal }: ChatModelRunOptions): AsyncGenerator<ChatModelRunResult, void, unknown> {
     const { chat, follower } = this;
-    const stop = () => {
-      if (!(abortSignal.reason as { detach?: boolean } | undefined)?.detach) cancel(chat.thread, follower);
-    };
-    abortSignal.addEventListener("abort", stop, { once: true });
+    let response: Response;
     try {
-      const url = address("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(chat) });
-      const response = await accepted(await fetch(url, { signal: abortSignal }));
-      if (response.status === 204 || response.body === null) {
+      response = await request("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(chat), signal: abortSignal });
+      if (response.status === 204) {
         // The message ended after the others were read.
         if ((await this.newest()).at(-1)?.role === "assistant") follower.onStale();
         return;
       }
+    } catch (error) {
+      if (!abortSignal.aborted) follower.onError(error as Error);
+      throw error;
+    }
+    yield* this.follow(response, abortSignal);
+  }
+
+  /** Yields the message of a response as it grows. The reader cancels the run, unless it only goes away. */
+  private async *follow({ body }: Response, signal: AbortSignal): AsyncGenerator<ChatModelRunResult, void, unknown> {
+    const { chat, follower } = this;
+    if (body === null) return;
+    const stop = () => {
+      if (!(signal.reason as { detach?: boolean } | undefined)?.detach) cancel(chat.thread, follower);
+    };
+    signal.addEventListener("abort", stop, { once: true });
+    try {
       const decoder = new UIMessageStreamDecoder({ onData: (fact) => note(follower, fact as Fact) });
-      const stream = response.body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
+      const stream = body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
       yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;
       follower.onEnd();
     } catch (error) {
-      if (!(error instanceof Error && error.name === "AbortError")) follower.onError(error as Error);
-      throw error;
+      if (signal.aborted) throw error;
+      follower.onError(error as Error);
+      yield { status: { type: "incomplete", reason: "error", error: CUT } };
     } finally {
-      abortSignal.removeEventListener("abort", stop);
+      signal.removeEventListener("abort", stop);
     }
   }
 
@@ -150,45 +230,28 @@ class History implements ThreadHistoryAdapter {
   async append() {}
 }
 
-/** Returns the runtime of a thread. `follower` and `history` stay the same for its whole life. */
-export function useChatRuntime(history: History): AssistantRuntime {
-  const { chat, follower } = history;
-  return useDataStreamRuntime({
-    api: address("POST /chat/{agent}", { path: { agent: chat.agent } }).href,
-    protocol: "ui-message-stream",
-    body: () => {
-      const { replaces } = follower;
-      follower.replaces = false;
-      return { threadId: chat.thread, model: history.model, ...(replaces ? { trigger: "regenerate-message" } : {}) };
-    },
+/** Returns the questions of a message that are open. */
+export function openCallsOf({ status, content }: Pick<ThreadMessage, "status" | "content">): ToolCallMessagePart[] {
+  if (status?.type !== "requires-action") return [];
+  return content.flatMap((part) =>
+    part.type === "tool-call" && part.result === undefined && HUMAN_CALLS.includes(part.toolName) ? [part] : [],
+  );
+}
+
+/** Returns a part of a message of the user as the server reads it. */
+function partOf(part: ThreadMessage["content"][number]): object {
+  if (part.type === "file") return { type: "file", mediaType: part.mimeType, url: part.data };
+  return { type: "text", text: part.type === "text" ? part.text : "" };
+}
+
+/** Returns the runtime of a thread. `conversation` stays the same for its whole life. */
+export function useChatRuntime(conversation: Conversation): AssistantRuntime {
+  return useLocalRuntime(conversation, {
     // Each model call is a step; the server limits them.
     maxSteps: Number.MAX_SAFE_INTEGER,
     unstable_humanToolNames: HUMAN_CALLS,
-    adapters: { history },
-    onData: (fact) => note(follower, fact as Fact),
-    onResponse: async (response) => {
-      try {
-        await accepted(response);
-      } catch (error) {
-        // The runtime reports only that a connection broke.
-        follower.onError(error as Error);
-        throw error;
-      }
-      follower.onSent();
-    },
-    onFinish: () => follower.onEnd(),
-    onCancel: () => cancel(chat.thread, follower),
-    onError: (error) => follower.onError(error),
+    adapters: { history: conversation },
   });
-}
-
-/** Makes the agent answer the last message of the user again. */
-export function retry(runtime: AssistantRuntime, { follower }: History, message: string): void {
-  const found = runtime.thread.getMessageById(message);
-  // Fails for a message that the runtime does not have, before the next request is marked.
-  found.getState();
-  follower.replaces = true;
-  found.reload();
 }
 
 /** Returns the number of messages of the user after one of them; `undefined` for one that the runtime does not have. */
@@ -198,10 +261,8 @@ export function countAfter(runtime: AssistantRuntime, message: string): number |
   return at < 0 ? undefined : said.length - 1 - at;
 }
 
-export type { History as ChatHistory };
-
-export function chatHistory(chat: ChatThread, events: ChatEvents): History {
-  return new History(chat, { ...events });
+export function conversationOf(chat: ChatThread, events: ChatEvents): Conversation {
+  return new Conversation(chat, { ...events });
 }
 
 /** Returns the facts that the current message has. */

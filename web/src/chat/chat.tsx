@@ -1,8 +1,9 @@
 import { useEffect, useState } from "react";
 import type { Thread } from "../api/types";
+import { Absent } from "../shared/absent";
 import { RunPanel } from "../run/panel";
 import { titleOf, useProblem, useThread } from "../threads/data";
-import { useConnection } from "./connection";
+import { useChatConnection } from "./connection";
 import { Conversation } from "./conversation";
 import { Head } from "./head";
 
@@ -13,8 +14,9 @@ let choice: boolean | undefined;
 
 /** A thread: its head, the conversation with its agent, and its details. */
 export function Chat({ thread: id, onChange }: { thread: string; onChange: () => void }) {
-  const { data: thread, error, refresh } = useThread(id);
-  const connected = useConnection(id);
+  const polled = useThread(id);
+  const { data: thread, refresh } = polled;
+  const connected = useChatConnection();
   const [showsDetails, setShowsDetails] = useState(() => choice ?? window.matchMedia(WIDE).matches);
   const agent = thread?.metadata.assistant_id ?? thread?.metadata.graph_id;
   const title = thread ? titleOf(thread) : undefined;
@@ -23,7 +25,7 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
     return () => void (document.title = "Weftwork");
   }, [title]);
   if (thread === null) return <p className="empty">There is no such thread.</p>;
-  if (!thread) return error ? <p className="empty problem">{error.message}</p> : <p className="empty">Loading…</p>;
+  if (!thread) return <Absent of="messages" polled={polled} />;
   const changed = () => {
     refresh();
     onChange();

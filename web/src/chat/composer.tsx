@@ -1,46 +1,54 @@
 import { useAuiState } from "@assistant-ui/react";
 import { useState } from "react";
+import type { Call, JsonObject } from "../api/types";
 import { answerOfText } from "../question/answer";
-import type { JsonObject } from "../api/types";
-import { HUMAN_CALLS, type AssistantRuntime } from "./assistant";
+import { unknownOf } from "../question/unknown";
+import { openCallsOf, type AssistantRuntime } from "./assistant";
+import { useActions } from "./context";
 import { TextInput } from "./input";
-import { take, unsentTexts } from "./texts";
+import { drafts } from "./texts";
+
+interface Props {
+  runtime: AssistantRuntime;
+  thread: string;
+  /** Says a text. Rejects if the server does not take it. */
+  onSay: (text: string) => Promise<void>;
+  onRefused: (error: Error) => void;
+}
 
 /** The input. While a question waits, a text answers it, and the message that asked continues. */
-export function Composer({ runtime, thread }: { runtime: AssistantRuntime; thread: string }) {
-  // A text that did not arrive is in the input again.
-  const [unsent] = useState(() => take(unsentTexts, thread));
+export function Composer({ runtime, thread, onSay, onRefused }: Props) {
+  const { answer } = useActions();
+  const [draft] = useState(() => drafts.get(thread));
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const waiting = useAuiState((state) => {
     const last = state.thread.messages.at(-1);
-    if (last?.status?.type !== "requires-action") return undefined;
-    const open = last.content.filter(
-      (part) => part.type === "tool-call" && part.result === undefined && HUMAN_CALLS.includes(part.toolName),
-    );
+    const open = last ? openCallsOf(last) : [];
     // One text cannot answer several questions.
     return open.length === 1 ? open[0] : undefined;
   });
-  const call = waiting?.type === "tool-call" ? waiting : undefined;
-  const send = (text: string) => {
+  const call: Call | undefined = waiting && { id: waiting.toolCallId, name: waiting.toolName, args: waiting.args as JsonObject };
+  const isUnknown = call !== undefined && unknownOf(call) !== undefined;
+  const send = async (text: string) => {
     if (isRunning) return false;
-    if (call === undefined) {
-      unsentTexts.set(thread, text);
-      runtime.thread.append(text);
+    try {
+      if (isUnknown) throw new Error("Not sent: say above what happened to the call. The agent goes on after that.");
+      await (call ? answer(call, answerOfText(call, text)) : onSay(text));
       return true;
+    } catch (error) {
+      onRefused(error as Error);
+      return false;
     }
-    const answer = answerOfText({ id: call.toolCallId, name: call.toolName, args: call.args as JsonObject }, text);
-    const last = runtime.thread.getState().messages.length - 1;
-    runtime.thread.getMessageByIndex(last).getMessagePartByToolCallId(call.toolCallId).addToolResult(answer);
-    return true;
   };
-  const isApproval = call?.toolName === "request_approval";
-  const placeholder = isApproval ? "Waits for your decision: “yes”, “no”, or what to do instead" : "Waits for your answer";
+  const isApproval = call?.name === "request_approval";
+  const asked = isUnknown ? "Say above what happened to the call" : isApproval ? "Waits for your decision: “yes”, “no”, or what to do instead" : "Waits for your answer";
   return (
     <TextInput
       label={call ? "Your reply" : "Your message"}
-      placeholder={call ? placeholder : isRunning ? "The agent is working…" : "Write a message"}
-      initial={unsent}
+      placeholder={call ? asked : isRunning ? "The agent is working…" : "Write a message"}
+      initial={draft}
       onText={send}
+      onDraft={(text) => drafts.set(thread, text)}
       onStop={isRunning ? () => runtime.thread.cancelRun() : undefined}
       focus
     />

@@ -1,76 +1,73 @@
-import { useCallback, useEffect, useMemo, useState } from "react";
-import { HttpError, request } from "../api/http";
+import { useCallback, useMemo, useRef, useState } from "react";
+import { noteLoss, useConnection, useFound } from "../api/connection";
+import { HttpError } from "../api/http";
 import { reasonOf } from "../question/first";
 import { RunFacts } from "../run/facts";
 import type { ChatEvents } from "./assistant";
-import { unsentTexts } from "./texts";
 
-/** The state of the connection to the server. */
-export type Connection = "live" | "reconnected" | "cut";
-
-/** Pause between two attempts to reach the server. */
-const PAUSE_MS = 1000;
+/** The state of the connection of a chat. */
+export type ChatConnection = "live" | "reconnected" | "cut";
 
 export interface Connected {
-  connection: Connection;
-  /** The request that the server refused last. */
+  connection: ChatConnection;
+  /** Why the last action did not happen, or why the messages changed without one. */
   refused: string | undefined;
-  /** Grows with each new connection: messages are read again. */
+  /** Grows with each reason to read the messages again. */
   epoch: number;
   events: ChatEvents;
   reload: () => void;
   /** Shows why the messages changed without an action here. */
   note: (reason: string) => void;
+  /** Shows why an action did not happen. */
+  refuse: (error: Error) => void;
   /** Facts of the run beside its message. */
   facts: RunFacts;
 }
 
-/** Returns why the server refused a request; `undefined` if it was not reached. */
-function refusal(error: Error): string | undefined {
-  if (!(error instanceof HttpError) || error.status === 0 || error.status >= 502) return undefined;
-  return reasonOf(error);
+/** Returns `true` if the server answered a request, and refused it. */
+function isRefusal(error: Error): boolean {
+  return error instanceof HttpError && error.status !== 0 && error.status < 502;
 }
 
-/** Follows the connection of a chat. After a cut it waits for the server, and reads the thread again. */
-export function useConnection(thread: string): Connected {
+/** Follows the connection of a chat. What a cut broke off is read again when the server is there. */
+export function useChatConnection(): Connected {
   const facts = useMemo(() => new RunFacts(), []);
-  const [connection, setConnection] = useState<Connection>("live");
+  const { isLost } = useConnection();
+  const [wasLost, setWasLost] = useState(false);
   const [refused, setRefused] = useState<string>();
   const [epoch, setEpoch] = useState(0);
+  const isBroken = useRef(false);
   const reload = useCallback(() => setEpoch((epoch) => epoch + 1), []);
+  const refuse = useCallback(
+    (error: Error) => {
+      setRefused(reasonOf(error));
+      // What the page shows is not what the server has.
+      if (error instanceof HttpError && error.status === 409) reload();
+    },
+    [reload],
+  );
   const events = useMemo<ChatEvents>(
     () => ({
       onSent: () => {
-        unsentTexts.delete(thread);
         setRefused(undefined);
         facts.begin();
       },
       onFact: (fact) => facts.add(fact),
       onStale: reload,
-      onEnd: () => setConnection("live"),
+      onEnd: () => setWasLost(false),
       onError: (error) => {
-        const reason = refusal(error);
-        if (reason === undefined) return setConnection("cut");
-        setRefused(reason);
-        // What the page shows is not what the server has.
-        if ((error as HttpError).status === 409) reload();
+        if (isRefusal(error)) return refuse(error);
+        isBroken.current = true;
+        noteLoss();
       },
     }),
-    [facts, reload, thread],
+    [facts, reload, refuse],
   );
-  useEffect(() => {
-    if (connection !== "cut") return;
-    let timer: number;
-    const attempt = () =>
-      request("GET /ok", {}).then(
-        () => {
-          setConnection("reconnected");
-          reload();
-        },
-        () => (timer = window.setTimeout(attempt, PAUSE_MS)),
-      );
-    timer = window.setTimeout(attempt, PAUSE_MS);
-    return () => window.clearTimeout(timer);
-  }, [connection, reload]);
-  return { connection, refused, epoch, events, reload, note: setRefused, facts };
+  useFound(() => {
+    setWasLost(true);
+    if (isBroken.current) reload();
+    isBroken.current = false;
+  });
+  const connection = isLost ? "cut" : wasLost ? "reconnected" : "live";
+  return { connection, refused, epoch, events, reload, note: setRefused, refuse, facts };
 }

@@ -1,8 +1,13 @@
 import { createContext, useContext } from "react";
+import type { Call, Json } from "../api/types";
 
 /** Actions of the messages of a conversation. */
 export interface Actions {
   agent: string;
+  /** Answers a question of the last message. Rejects if the server does not take the answer. */
+  answer: (call: Call, answer: Json) => Promise<void>;
+  /** Shows why an action did not happen, and reads the messages again if they are not those of the server. */
+  refuse: (error: Error) => void;
   /** Makes the agent answer again in place of an answer. */
   retry: (message: string) => void;
   /** Says something else in place of a message of the user, in a fork of the thread. */

@@ -1,15 +1,15 @@
 import { AssistantRuntimeProvider, ThreadPrimitive, useAuiState } from "@assistant-ui/react";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { StoredMessage, Thread } from "../api/types";
 import { answeredOn } from "../inbox/data";
 import { sentenceOf } from "../question/first";
-import { chatHistory, countAfter, retry, useChatRuntime, type AssistantRuntime, type ChatThread } from "./assistant";
+import { conversationOf, countAfter, openCallsOf, useChatRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
 import { forkBefore } from "./fork";
 import { Messages } from "./messages";
-import { firstTexts, take } from "./texts";
+import { drafts, firstTexts, take } from "./texts";
 import { ThreadTokens } from "./tokens";
 
 interface Props {
@@ -21,21 +21,25 @@ interface Props {
 
 /** The messages of a thread, and the input. It reads the thread once, and follows what it starts. */
 export function Conversation({ chat, thread, connected, onChange }: Props) {
-  const [history] = useState(() => chatHistory(chat, connected.events));
+  const [own] = useState(() => conversationOf(chat, connected.events));
   const [earlier, setEarlier] = useState<StoredMessage[]>([]);
-  history.onEarlier = setEarlier;
-  history.model = thread.metadata.model;
-  const runtime = useChatRuntime(history);
+  own.onEarlier = setEarlier;
+  own.model = thread.metadata.model;
+  const runtime = useChatRuntime(own);
   const at = useRef(thread);
   at.current = thread;
+  const { refuse } = connected;
   const actions = useMemo<Actions>(
     () => ({
-      agent: history.chat.agent,
-      retry: (message) => retry(runtime, history, message),
-      fork: (message, text) => forkBefore({ ...message, after: countAfter(runtime, message.id) }, at.current, history.chat.agent, text),
+      agent: own.chat.agent,
+      answer: (call, answer) => own.answer(runtime, call, answer),
+      refuse,
+      retry: (message) => void own.retry(runtime, message).catch(refuse),
+      fork: (message, text) => forkBefore({ ...message, after: countAfter(runtime, message.id) }, at.current, own.chat.agent, text),
     }),
-    [history, runtime],
+    [own, runtime, refuse],
   );
+  const say = useCallback((text: string) => own.say(runtime, text), [own, runtime]);
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <ActionsContext value={actions}>
@@ -48,9 +52,9 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
               {connected.refused}
             </p>
           )}
-          <Composer runtime={runtime} thread={chat.thread} />
+          <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse} />
           <ThreadTokens earlier={earlier} />
-          <FirstText runtime={runtime} thread={chat.thread} />
+          <FirstText thread={chat.thread} onSay={say} connected={connected} />
           <Watch thread={thread} onChange={onChange} connected={connected} />
         </ThreadPrimitive.Root>
       </ActionsContext>
@@ -58,16 +62,28 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
   );
 }
 
+interface FirstTextProps {
+  thread: string;
+  onSay: (text: string) => Promise<void>;
+  connected: Connected;
+}
+
 /** Sends the text with which a thread begins, once its history was read, which replaces all messages. */
-function FirstText({ runtime, thread }: { runtime: AssistantRuntime; thread: string }) {
+function FirstText({ thread, onSay, connected: { refuse, reload } }: FirstTextProps) {
   const isLoading = useAuiState((state) => state.thread.isLoading);
   const hasBegun = useRef(false);
   useEffect(() => {
     if (isLoading) hasBegun.current = true;
     if (isLoading || !hasBegun.current) return;
     const text = take(firstTexts, thread);
-    if (text !== undefined) runtime.thread.append(text);
-  }, [isLoading, runtime, thread]);
+    if (text === undefined) return;
+    onSay(text).catch((error: Error) => {
+      // The input has the text again.
+      drafts.set(thread, text);
+      refuse(error);
+      reload();
+    });
+  }, [isLoading, thread, onSay, refuse, reload]);
   return null;
 }
 
@@ -85,6 +101,11 @@ function Watch({ thread: { thread_id, status }, onChange, connected: { reload, n
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const isWaiting = useAuiState((state) => state.thread.messages.at(-1)?.status?.type === "requires-action");
   const isLoading = useAuiState((state) => state.thread.isLoading);
+  // Ids of the questions that are on the screen.
+  const asked = useAuiState((state) => {
+    const last = state.thread.messages.at(-1);
+    return last ? openCallsOf(last).map(({ args, toolCallId }) => String(args.interruptId ?? toolCallId)).join(" ") : "";
+  });
   const here = isRunning ? "busy" : isWaiting ? "interrupted" : "idle";
   const there = status === "error" ? "idle" : status;
   const before = useRef(here);
@@ -95,17 +116,19 @@ function Watch({ thread: { thread_id, status }, onChange, connected: { reload, n
   useEffect(() => {
     if (here === "busy" || here === there || isLoading) return;
     const differ = async () => {
-      if (here === "interrupted") await noteAnswer(thread_id, note).catch(() => {});
+      if (here === "interrupted") await noteAnswer(thread_id, asked, note).catch(() => {});
       reload();
     };
     const timer = window.setTimeout(differ, PATIENCE_MS);
     return () => window.clearTimeout(timer);
-  }, [thread_id, here, there, isLoading, note, reload]);
+  }, [thread_id, here, there, isLoading, asked, note, reload]);
   return null;
 }
 
-/** Notes who answered the question of a thread elsewhere, and how. */
-async function noteAnswer(thread: string, note: (text: string) => void): Promise<void> {
-  const [answered] = await answeredOn(thread);
-  if (answered) note(sentenceOf({ value: answered.answer, answered_by: answered.answered_by }));
+/** Notes who answered a question elsewhere that is on the screen, and how. */
+async function noteAnswer(thread: string, asked: string, note: (text: string) => void): Promise<void> {
+  const ids = asked.split(" ");
+  const answered = await answeredOn(thread);
+  const found = answered.find(({ interrupt_id, call }) => ids.includes(interrupt_id) || ids.includes(call?.id ?? ""));
+  if (found) note(sentenceOf({ value: found.answer, answered_by: found.answered_by }, found.call));
 }

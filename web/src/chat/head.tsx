@@ -5,20 +5,20 @@ import { go, link } from "../shared/route";
 import { toast } from "../shared/toast";
 import { agentOf, copyThread, renameThread, setModel, statusOf, statusWordsOf, titleOf } from "../threads/data";
 import { deleteWithUndo } from "../threads/deleted";
-import type { Connection } from "./connection";
+import type { ChatConnection } from "./connection";
 import { exportThread } from "./export";
 import { ModelChoice } from "./model-choice";
 
-const CONNECTION: Record<Connection, string> = {
+const CONNECTION: Record<ChatConnection, string> = {
   live: "Live",
   reconnected: "Reconnected",
-  cut: "Connection cut; trying again",
+  cut: "Offline",
 };
 
 interface Props {
   thread: Thread;
   agent: string | undefined;
-  connection: Connection;
+  connection: ChatConnection;
   onChange: () => void;
   /** `true` if the graph and the checkpoints are shown beside the chat. */
   showsDetails: boolean;

@@ -5,7 +5,9 @@ interface Props {
   label: string;
   placeholder: string;
   /** Takes a text; `false` leaves it in the input. */
-  onText: (text: string) => boolean;
+  onText: (text: string) => boolean | Promise<boolean>;
+  /** Gets the text when it changes. */
+  onDraft?: (text: string) => void;
   /** Ends the run; `undefined` if nothing runs. */
   onStop?: () => void;
   focus?: boolean;
@@ -14,27 +16,36 @@ interface Props {
 }
 
 /** The input for messages. Enter sends, Shift and Enter begin a line. */
-export function TextInput({ label, placeholder, onText, onStop, focus, initial = "" }: Props) {
+export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, initial = "" }: Props) {
   const [text, setText] = useState(initial);
+  const [isSending, setIsSending] = useState(false);
   const input = useRef<HTMLTextAreaElement>(null);
   // The button of an answer is gone with its question, and the focus would be nowhere.
   useEffect(() => {
     if (focus && document.activeElement === document.body) input.current?.focus();
   }, [focus, label]);
-  const send = () => {
-    if (text.trim() !== "" && onText(text.trim())) setText("");
+  const draft = useRef(onDraft);
+  draft.current = onDraft;
+  useEffect(() => void draft.current?.(text), [text]);
+  const send = async () => {
+    const said = text.trim();
+    if (said === "" || isSending) return;
+    setIsSending(true);
+    const isTaken = await onText(said);
+    setIsSending(false);
+    if (isTaken) setText((now) => (now.trim() === said ? "" : now));
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
     event.preventDefault();
-    send();
+    void send();
   };
   return (
     <form
       className="composer"
       onSubmit={(event) => {
         event.preventDefault();
-        send();
+        void send();
       }}
     >
       <Attach onText={(added) => setText((before) => [before.trimEnd(), added].filter(Boolean).join("\n\n"))} />
@@ -53,7 +64,7 @@ export function TextInput({ label, placeholder, onText, onStop, focus, initial =
           Stop
         </button>
       ) : (
-        <button className="primary" disabled={text.trim() === ""}>
+        <button className="primary" disabled={text.trim() === "" || isSending}>
           Send
         </button>
       )}

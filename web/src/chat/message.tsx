@@ -12,7 +12,6 @@ import { ToolCard } from "../tools/card";
 import { useActions } from "./context";
 import { LONG, LongText } from "./long-text";
 import { Markdown } from "./markdown";
-import { usageOf } from "./tokens";
 
 function textOf(content: readonly { type: string; text?: string }[]): string {
   return content.flatMap((part) => (part.type === "text" ? (part.text ?? "") : [])).join("\n\n");
@@ -135,7 +134,6 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
   const isBusy = useAuiState((state) => state.thread.isRunning);
   const { retry } = useActions();
   const { status } = message;
-  const usage = usageOf(message);
   const error = status?.type === "incomplete" && status.reason === "error" ? errorText(status.error) : undefined;
   const isReplaceable = !isEarlier && message.isLast && message.metadata.custom["isCopied"] !== true;
   const hasEnded = status?.type === "complete" || status?.type === "incomplete";
@@ -154,7 +152,6 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
       {status?.type === "incomplete" && status.reason === "cancelled" && <p className="stopped">Stopped</p>}
       {status?.type !== "running" && (
         <div className="acts">
-          {usage !== undefined && <span className="tokens">{usage}</span>}
           <Copy />
           {isReplaceable && hasEnded && !isBusy && (
             <button className="quiet" onClick={() => retry(message.id)}>

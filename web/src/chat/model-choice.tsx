@@ -8,18 +8,32 @@ interface Props {
   onChoose: (model: string) => void;
 }
 
-/** The model of the answers. It is hidden if there is nothing to choose. */
+/** Returns a model as it is shown. Answers of the scripted one are prepared, which looks like a model that works. */
+function nameOf(id: string): string {
+  return id === "scripted" || id.startsWith("scripted:") ? "scripted (prepared answers, no model)" : id;
+}
+
+/** The model of the answers. There is a choice if the server offers several. */
 export function ModelChoice({ chosen, onChoose }: Props) {
   const { data = [] } = usePolled("models", (signal) => json<Model[]>("GET /models", { signal }), 60_000);
   const [own, ...others] = data.map(({ id }) => id);
   // The server may have offered it once.
   const isGone = chosen !== "" && own !== undefined && !data.some(({ id }) => id === chosen);
-  if (own === undefined || (others.length === 0 && !isGone)) return null;
+  if (own === undefined) return null;
+  if (others.length === 0 && !isGone) {
+    return (
+      <span className="model" title="The model that answers">
+        {nameOf(own)}
+      </span>
+    );
+  }
   return (
     <select className="model" aria-label="Model" value={chosen === own ? "" : chosen} onChange={(event) => onChoose(event.target.value)}>
-      <option value="">{own}</option>
+      <option value="">{nameOf(own)}</option>
       {others.map((id) => (
-        <option key={id}>{id}</option>
+        <option key={id} value={id}>
+          {nameOf(id)}
+        </option>
       ))}
       {isGone && <option value={chosen}>{chosen} (not offered)</option>}
     </select>

@@ -1,5 +1,7 @@
 import { useState } from "react";
 import type { Assistant } from "../api/types";
+import { reasonOf } from "../question/first";
+import { Absent } from "../shared/absent";
 import { link } from "../shared/route";
 import { useAssistants } from "../threads/data";
 import { beginThread } from "./begin";
@@ -8,19 +10,24 @@ import { ModelChoice } from "./model-choice";
 
 /** Begins a thread with an agent. */
 export function NewChat({ agent }: { agent: string | undefined }) {
-  const { data: assistants, error } = useAssistants();
+  const agents = useAssistants();
+  const { data: assistants } = agents;
   const [problem, setProblem] = useState<string>();
   const [model, setModel] = useState("");
   const chosen = assistants?.find(({ name, assistant_id }) => name === agent || assistant_id === agent) ?? assistants?.[0];
-  const begin = (text: string) => {
+  const begin = async (text: string) => {
     if (!chosen) return false;
-    beginThread({ ...chosen, model: model || undefined }, text).catch((error: Error) => setProblem(error.message));
-    return true;
+    try {
+      await beginThread({ ...chosen, model: model || undefined }, text);
+      return true;
+    } catch (error) {
+      setProblem(reasonOf(error as Error));
+      return false;
+    }
   };
   return (
     <section className="new" aria-labelledby="new-title">
       <h1 id="new-title">What can an agent do for you?</h1>
-      {error && !assistants && <p className="problem">{error.message}</p>}
       {problem && (
         <p role="alert" className="problem">
           {problem}
@@ -28,7 +35,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
       )}
       <TextInput label="Your message" placeholder={`Write to ${chosen?.name ?? "an agent"}`} onText={begin} focus />
       <ModelChoice chosen={model} onChoose={setModel} />
-      <Agents assistants={assistants ?? []} chosen={chosen} />
+      {assistants ? <Agents assistants={assistants} chosen={chosen} /> : <Absent of="agents" polled={agents} />}
     </section>
   );
 }

@@ -34,21 +34,19 @@ function dollarsOf(microUsd: number): string {
   return usd.toLocaleString("en", { style: "currency", currency: "USD", ...digits });
 }
 
-/** Returns the words for a sum; `undefined` for nothing. A cost that is zero or unknown is left out. */
-function wordsOf({ tokens, cost }: Sum): string | undefined {
-  if (tokens === 0) return undefined;
-  const words = `${tokens.toLocaleString("en")} tokens`;
-  return cost ? `${words} · ${dollarsOf(cost)}` : words;
-}
-
-/** Returns the words for the usage of a message. */
-export function usageOf(message: Counted): string | undefined {
-  return wordsOf(plusMessage(NOTHING, message));
-}
-
-/** The usage of all messages of a thread. */
+/** The usage of all messages of a thread: the cost where prices are known, and the tokens on demand. */
 export function ThreadTokens({ earlier }: { earlier: StoredMessage[] }) {
   const before = useMemo(() => earlier.reduce((all, { metadata }) => plus(all, metadata?.usage), NOTHING), [earlier]);
-  const words = useAuiState((state) => wordsOf(state.thread.messages.reduce<Sum>(plusMessage, before)));
-  return words === undefined ? null : <p className="tokens sum">{words} in this thread</p>;
+  // A text, because a selected value that is made anew draws again and again.
+  const counted = useAuiState((state) => JSON.stringify(state.thread.messages.reduce<Sum>(plusMessage, before)));
+  const { tokens, cost } = JSON.parse(counted) as Partial<Sum> & { tokens: number };
+  if (tokens === 0) return null;
+  return (
+    <details className="tokens sum">
+      <summary>{cost ? `${dollarsOf(cost)} so far` : "Usage"}</summary>
+      <p>
+        {tokens.toLocaleString("en")} tokens in this thread{cost === undefined ? ", at prices that are not known" : ""}
+      </p>
+    </details>
+  );
 }

@@ -1,5 +1,6 @@
 import type { Answered as Row } from "../api/types";
 import { wordsOf } from "../question/answer";
+import { Absent } from "../shared/absent";
 import { link } from "../shared/route";
 import { age, useNow } from "../shared/time";
 import { useAnswered } from "./data";
@@ -7,9 +8,10 @@ import { askerOf, subjectOf } from "./subject";
 
 /** The questions that people answered last: who, when, and what. */
 export function Answered() {
-  const { data, error } = useAnswered();
+  const answered = useAnswered();
+  const { data } = answered;
   const now = useNow(10_000);
-  if (!data) return <p className="empty">{error?.message ?? "Loading…"}</p>;
+  if (!data) return <Absent of="answers" polled={answered} />;
   if (data.length === 0) return <p className="empty">Nothing was answered yet.</p>;
   return (
     <ul className="decisions" aria-label="Answered questions">

@@ -1,30 +1,34 @@
 import { useState } from "react";
 import type { Waiting } from "../api/types";
 import { Comment } from "../question/approval";
+import { reasonOf } from "../question/first";
 import { plain } from "../shared/json";
 import { alikeOf, type Alike } from "./subject";
 import { respond } from "./data";
 
 interface Props {
   chosen: Waiting[];
+  /** Ids of the questions that are open. */
+  open: ReadonlySet<string>;
   onAnswered: () => void;
   onClear: () => void;
 }
 
 /** A single decision about several calls of one tool, with the exact arguments of each. */
-export function Bulk({ chosen, onAnswered, onClear }: Props) {
+export function Bulk({ chosen, open, onAnswered, onClear }: Props) {
   const [isSent, setIsSent] = useState(false);
   const [problems, setProblems] = useState<string[]>([]);
   const alike = alikeOf(chosen);
+  const undecided = alike?.filter(({ waiting }) => open.has(waiting.id)) ?? [];
   const [isRejected, setIsRejected] = useState(false);
   /** Approves the calls, or rejects them for a reason. */
   const decide = async (reason?: string) => {
     setIsSent(true);
-    const answers = (alike ?? []).map(({ waiting, approval: { args, binding } }) =>
+    const answers = undecided.map(({ waiting, approval: { args, binding } }) =>
       respond(waiting.id, reason === undefined ? { type: "approve", args, binding } : { type: "reject", message: reason, binding }),
     );
     const ended = await Promise.allSettled(answers);
-    const failed = ended.flatMap((end) => (end.status === "rejected" ? [(end.reason as Error).message] : []));
+    const failed = ended.flatMap((end) => (end.status === "rejected" ? [reasonOf(end.reason as Error)] : []));
     setProblems(failed);
     setIsSent(false);
     if (failed.length === 0) onClear();
@@ -32,7 +36,7 @@ export function Bulk({ chosen, onAnswered, onClear }: Props) {
   };
   return (
     <section className="ask" aria-label="Several calls">
-      {alike ? <Calls alike={alike} /> : <p>The selected questions are of different kinds. Answer them one by one.</p>}
+      {alike ? <Calls alike={alike} open={open} /> : <p>The selected questions are of different kinds. Answer them one by one.</p>}
       {problems.length > 0 && (
         <p role="alert" className="problem">
           {problems.join("; ")}
@@ -44,13 +48,13 @@ export function Bulk({ chosen, onAnswered, onClear }: Props) {
         </fieldset>
       ) : (
         <div className="actions">
-          {alike && (
+          {undecided.length > 0 && (
             <>
               <button className="primary" data-decision="approve" disabled={isSent} onClick={() => decide()}>
-                Approve {alike.length} calls
+                Approve {undecided.length} calls
               </button>
               <button className="danger" data-decision="reject" disabled={isSent} onClick={() => setIsRejected(true)}>
-                Reject {alike.length} calls
+                Reject {undecided.length} calls
               </button>
             </>
           )}
@@ -61,7 +65,8 @@ export function Bulk({ chosen, onAnswered, onClear }: Props) {
   );
 }
 
-function Calls({ alike }: { alike: Alike[] }) {
+function Calls({ alike, open }: { alike: Alike[]; open: ReadonlySet<string> }) {
+  const hasGone = alike.some(({ waiting }) => !open.has(waiting.id));
   const names = [...new Set(alike.flatMap(({ approval }) => Object.keys(approval.args)))];
   return (
     <>
@@ -77,14 +82,16 @@ function Calls({ alike }: { alike: Alike[] }) {
                   {name}
                 </th>
               ))}
+              {hasGone && <th scope="col">State</th>}
             </tr>
           </thead>
           <tbody>
             {alike.map(({ waiting, approval }) => (
-              <tr key={waiting.id}>
+              <tr key={waiting.id} className={open.has(waiting.id) ? undefined : "gone"}>
                 {names.map((name) => (
                   <td key={name}>{approval.args[name] === undefined ? "" : plain(approval.args[name])}</td>
                 ))}
+                {hasGone && <td>{open.has(waiting.id) ? "" : "Decided already"}</td>}
               </tr>
             ))}
           </tbody>

@@ -18,9 +18,9 @@ export function useInbox() {
   );
 }
 
-/** Reads the last answer that was given on a thread. */
+/** Reads the last answers that were given on a thread. */
 export function answeredOn(thread: string): Promise<Answered[]> {
-  return json("GET /interrupts", { query: { answered: "true", thread_id: thread, limit: 1 } });
+  return json("GET /interrupts", { query: { answered: "true", thread_id: thread, limit: LIMIT } });
 }
 
 /** Returns what people answered last, newest first. */

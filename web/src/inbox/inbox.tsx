@@ -1,12 +1,14 @@
 import { useEffect, useRef, useState } from "react";
 import type { Waiting } from "../api/types";
-import type { Polled } from "../shared/polled";
+import { wordsOf } from "../question/answer";
+import { Absent } from "../shared/absent";
+import { usePolled, type Polled } from "../shared/polled";
 import { link, type InboxTab } from "../shared/route";
 import { age, useNow } from "../shared/time";
 import { Ask } from "../question/ask";
 import { Answered } from "./answered";
 import { Bulk } from "./bulk";
-import { respond } from "./data";
+import { answeredOn, respond } from "./data";
 import { useKeys } from "./keys";
 import { askerOf, subjectOf } from "./subject";
 
@@ -48,29 +50,47 @@ export function Inbox({ tab, inbox, onAnswered }: Props) {
 
 function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
   const waiting = inbox.data ?? [];
-  const [chosen, setChosen] = useState<string>();
-  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
-  const at = Math.max(0, waiting.findIndex(({ id }) => id === chosen));
+  // The question that is shown stays until a person chooses another one, also when it is answered.
+  const [chosen, setChosen] = useState<Waiting>();
+  const [selected, setSelected] = useState<ReadonlyMap<string, Waiting>>(new Map());
   const detail = useRef<HTMLDivElement>(null);
-  const current = waiting[at];
-  const toggle = (id: string) => setSelected((before) => new Set(before.has(id) ? [...before].filter((one) => one !== id) : [...before, id]));
+  const first = waiting[0];
+  useEffect(() => {
+    if (chosen === undefined && first !== undefined) setChosen(first);
+  }, [chosen, first]);
+  const at = waiting.findIndex(({ id }) => id === chosen?.id);
+  // The place of the question in the list, also after it left the list.
+  const place = useRef(0);
+  if (at >= 0) place.current = at;
+  const isGone = at < 0;
+  const next = isGone ? waiting[Math.min(place.current, waiting.length - 1)] : waiting[at + 1];
+  const before = waiting[Math.max(0, place.current - 1)];
+  const toggle = (one: Waiting) =>
+    setSelected((all) => new Map(all.has(one.id) ? [...all].filter(([id]) => id !== one.id) : [...all, [one.id, one]]));
   useKeys(detail, {
-    onStep: (step) => setChosen(waiting[Math.min(waiting.length - 1, Math.max(0, at + step))]?.id),
-    onSelect: () => current && toggle(current.id),
+    onStep: (step) => setChosen((step === 1 ? next : before) ?? chosen),
+    onSelect: () => chosen && !isGone && toggle(chosen),
   });
-  if (!inbox.data) return <p className="empty">{inbox.error?.message ?? "Loading…"}</p>;
-  if (current === undefined) return <p className="empty">Nothing waits for you.</p>;
-  const several = waiting.filter(({ id }) => selected.has(id));
+  if (!inbox.data) return <Absent of="questions" polled={inbox} />;
+  const several = [...selected.values()];
   // Decisions are about what is selected.
-  const shown = several[0] ?? current;
+  const shown = several[0] ?? chosen;
+  if (shown === undefined) return <p className="empty">Nothing waits for you.</p>;
+  const open = new Set(waiting.map(({ id }) => id));
+  const goOn = () => {
+    setSelected(new Map());
+    setChosen(next);
+  };
   return (
     <div className="triage">
-      <List waiting={waiting} current={current} selected={selected} onChoose={setChosen} onToggle={toggle} />
+      <List waiting={waiting} current={chosen?.id} selected={selected} onChoose={setChosen} onToggle={toggle} />
       <div className="detail" ref={detail}>
         {several.length > 1 ? (
-          <Bulk chosen={several} onAnswered={onAnswered} onClear={() => setSelected(new Set())} />
-        ) : (
+          <Bulk chosen={several} open={open} onAnswered={onAnswered} onClear={() => setSelected(new Map())} />
+        ) : open.has(shown.id) ? (
           <Detail key={shown.id} waiting={shown} onAnswered={onAnswered} />
+        ) : (
+          <Settled key={shown.id} waiting={shown} hasNext={next !== undefined} onNext={goOn} />
         )}
       </div>
     </div>
@@ -79,10 +99,11 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
 
 interface ListProps {
   waiting: Waiting[];
-  current: Waiting;
-  selected: ReadonlySet<string>;
-  onChoose: (id: string) => void;
-  onToggle: (id: string) => void;
+  /** Id of the question that is shown. */
+  current: string | undefined;
+  selected: ReadonlyMap<string, Waiting>;
+  onChoose: (waiting: Waiting) => void;
+  onToggle: (waiting: Waiting) => void;
 }
 
 function List({ waiting, current, selected, onChoose, onToggle }: ListProps) {
@@ -95,9 +116,9 @@ function List({ waiting, current, selected, onChoose, onToggle }: ListProps) {
             type="checkbox"
             aria-label={`Select ${subjectOf(one.call)}`}
             checked={selected.has(one.id)}
-            onChange={() => onToggle(one.id)}
+            onChange={() => onToggle(one)}
           />
-          <button aria-pressed={one === current} onClick={() => onChoose(one.id)}>
+          <button aria-pressed={one.id === current} onClick={() => onChoose(one)}>
             <span className="title">{subjectOf(one.call)}</span>
             <time dateTime={one.created_at}>{age(one.created_at, now)}</time>
             <span className="facts">{askerOf(one)}</span>
@@ -105,6 +126,31 @@ function List({ waiting, current, selected, onChoose, onToggle }: ListProps) {
         </li>
       ))}
     </ul>
+  );
+}
+
+/** A question that is no longer open: who answered it, and how. */
+function Settled({ waiting, hasNext, onNext }: { waiting: Waiting; hasNext: boolean; onNext: () => void }) {
+  const { id, call, thread_id } = waiting;
+  const read = async () => (await answeredOn(thread_id)).find((answered) => answered.id === id) ?? null;
+  const { data, error } = usePolled(`settled ${id}`, read, 5000);
+  const closed = "It is no longer open, and has no answer: its conversation went on without one, or was deleted.";
+  return (
+    <section className="ask settled" aria-label="Answered question">
+      <h2>{subjectOf(call)}</h2>
+      <p role="status">
+        {data ? `Answered by ${data.answered_by}: ${call ? wordsOf(call, data.answer) : "answered"}.` : data === null || error ? closed : "…"}
+      </p>
+      <div className="actions">
+        {hasNext && (
+          <button className="primary" onClick={onNext}>
+            Next question
+          </button>
+        )}
+        <a href={link({ view: "thread", thread: thread_id })}>Open the thread</a>
+      </div>
+      {!hasNext && <p className="empty">Nothing waits for you.</p>}
+    </section>
   );
 }
 

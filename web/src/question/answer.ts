@@ -1,6 +1,7 @@
 // Questions as the server sends them, and answers as it takes them.
 import type { Call, Json, JsonObject, Schema } from "../api/types";
 import { isObject } from "../shared/json";
+import { unknownOf, wordsOfUnknown } from "./unknown";
 
 /** An answer: a decision about a call, or a value. */
 export type Answer = Json;
@@ -96,6 +97,7 @@ export function bodyOf(answer: Answer): Json {
 /** Returns the words for an answer that was given. */
 export function wordsOf(call: Call, answer: Json): string {
   const given: JsonObject = isObject(answer) ? answer : { answer };
+  if (unknownOf(call)) return wordsOfUnknown(given);
   if (call.name !== "request_approval") {
     const value = given.answer ?? given.content ?? given;
     return given.action === "decline" ? "Declined" : typeof value === "string" ? value : JSON.stringify(value);

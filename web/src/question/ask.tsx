@@ -5,11 +5,14 @@ import { approvalOf, questionOf, type Answer } from "./answer";
 import { ApprovalCard } from "./approval";
 import { reasonOf } from "./first";
 import { QuestionCard } from "./question";
+import { unknownOf } from "./unknown";
+import { UnknownCard } from "./unknown-card";
 
 interface Props {
   call: Call;
   /** Name of the member of a team that asks. */
   member: string | null;
+  /** Sends an answer. Rejects if the server does not take it: then the question stays as it is. */
   onAnswer: (answer: Answer) => Promise<void>;
 }
 
@@ -17,15 +20,19 @@ interface Props {
 export function Ask({ call, member, onAnswer }: Props) {
   const [state, setState] = useState<{ sent?: boolean; problem?: string }>({});
   const approval = approvalOf(call);
+  const unknown = unknownOf(call);
   const send = (answer: Answer) => {
     setState({ sent: true });
     onAnswer(answer).catch((error: Error) => setState({ problem: reasonOf(error) }));
   };
+  const name = approval ? `Approval of ${approval.action}` : unknown ? `Unknown outcome of ${unknown.name}` : "Question";
   return (
-    <section className="ask" data-call={call.id} aria-label={approval ? `Approval of ${approval.action}` : "Question"}>
+    <section className="ask" data-call={call.id} aria-label={name} aria-busy={state.sent}>
       {member !== null && <p className="asker">{member} asks</p>}
       <fieldset disabled={state.sent}>
-        {approval ? <ApprovalCard approval={approval} onAnswer={send} /> : <QuestionCard question={questionOf(call)} onAnswer={send} />}
+        {approval && <ApprovalCard approval={approval} onAnswer={send} />}
+        {unknown && <UnknownCard unknown={unknown} interrupt={String(call.args.interruptId)} onAnswer={send} />}
+        {!approval && !unknown && <QuestionCard question={questionOf(call)} onAnswer={send} />}
       </fieldset>
       <Expiry at={call.args.expiresAt} />
       {state.problem && (

@@ -8,18 +8,21 @@ interface FirstAnswer {
   answered_by: string;
 }
 
+/** Returns a call that an answer fits. */
 function callOf(value: Json): Call {
   const isDecision = typeof value === "object" && value !== null && "approved" in value;
   return { id: "", name: isDecision ? "request_approval" : "ask_human", args: {} as JsonObject };
 }
 
 /** Returns the sentence for an answer that somebody else gave. */
-export function sentenceOf({ value, answered_by }: FirstAnswer): string {
-  return `Answered first by ${answered_by}: ${wordsOf(callOf(value), value)}.`;
+export function sentenceOf({ value, answered_by }: FirstAnswer, call?: Call | null): string {
+  return `Answered first by ${answered_by}: ${wordsOf(call ?? callOf(value), value)}.`;
 }
 
-/** Returns why a request failed; for a question that was answered before, who answered it and how. */
+/** Returns why an action failed; for a question that was answered before, who answered it and how. */
 export function reasonOf(error: Error): string {
-  const body = error instanceof HttpError ? (error.body as { first?: FirstAnswer } | undefined) : undefined;
+  if (!(error instanceof HttpError)) return error.message;
+  if (error.status === 0 || error.status >= 502) return "Not sent: the server did not answer. Try again.";
+  const body = error.body as { first?: FirstAnswer } | null | undefined;
   return body?.first ? sentenceOf(body.first) : error.message;
 }

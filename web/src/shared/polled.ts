@@ -1,4 +1,5 @@
 import { useCallback, useEffect, useRef, useState } from "react";
+import { useConnection } from "../api/connection";
 
 export interface Polled<T> {
   data: T | undefined;
@@ -18,6 +19,7 @@ export function useKept<T>(polled: Polled<T>): Polled<T> {
 export function usePolled<T>(key: string, read: (signal: AbortSignal) => Promise<T>, interval: number): Polled<T> {
   const [state, setState] = useState<{ key: string; data?: T; error?: Error }>({ key });
   const [round, setRound] = useState(0);
+  const { found } = useConnection();
   const reader = useRef(read);
   reader.current = read;
   useEffect(() => {
@@ -40,7 +42,7 @@ export function usePolled<T>(key: string, read: (signal: AbortSignal) => Promise
       controller.abort();
       window.clearTimeout(timer);
     };
-  }, [key, interval, round]);
+  }, [key, interval, round, found]);
   const refresh = useCallback(() => setRound((round) => round + 1), []);
   const current = state.key === key ? state : undefined;
   return { data: current?.data, error: current?.error, refresh };

@@ -10,7 +10,7 @@ const LIMIT_MAX = 1000;
 /** Maximum number of words that the server searches for. */
 const WORDS_MAX = 16;
 
-export type Status = "running" | "waiting" | "timed" | "failed" | "done";
+export type Status = "running" | "waiting" | "timed" | "failed" | "stopped" | "new" | "done";
 
 /** The status of a thread in the words of the page. */
 export const STATUS: Record<Status, string> = {
@@ -18,12 +18,14 @@ export const STATUS: Record<Status, string> = {
   waiting: "Waits for you",
   timed: "Waits for a time",
   failed: "Failed",
+  stopped: "Stopped",
+  new: "Nothing sent",
   done: "Done",
 };
 
 const WORDS = { busy: "running", interrupted: "waiting", error: "failed", idle: "done" } as const;
-/** Conditions of a search by status. */
-const CONDITIONS: Record<Status, { status?: Thread["status"]; timed?: boolean }> = {
+/** Conditions of a search by status. The server does not search for how the last run ended. */
+const CONDITIONS: Partial<Record<Status, { status?: Thread["status"]; timed?: boolean }>> = {
   running: { status: "busy", timed: false },
   waiting: { status: "interrupted", timed: false },
   timed: { timed: true },
@@ -32,7 +34,10 @@ const CONDITIONS: Record<Status, { status?: Thread["status"]; timed?: boolean }>
 };
 
 export function statusOf(thread: Thread): Status {
-  return thread.waits_until ? "timed" : WORDS[thread.status];
+  if (thread.waits_until) return "timed";
+  if (thread.status === "idle" && thread.last_run === "cancelled") return "stopped";
+  if (thread.status === "idle" && thread.last_run === null) return "new";
+  return WORDS[thread.status];
 }
 
 /** Returns the status of a thread in words, with the time for which it waits. */
@@ -54,9 +59,11 @@ export function agentOf(thread: Thread): string | undefined {
 }
 
 /** Members of threads without their values, which may be large. */
-const SELECT = ["thread_id", "created_at", "updated_at", "metadata", "status", "waits_until"];
+const SELECT = ["thread_id", "created_at", "updated_at", "metadata", "status", "last_run", "waits_until"];
 
 /** The selection of the threads that are listed. */
+export const FILTERS = Object.keys(CONDITIONS) as Status[];
+
 export interface ListQuery {
   words: string;
   status: Status | undefined;
@@ -109,7 +116,9 @@ export function useThreads({ words, status, limit }: ListQuery) {
     if (changed.length > 0) {
       const at = new Map(changed.map(({ thread_id, updated_at }) => [thread_id, updated_at]));
       const ids = [...at.keys()];
-      for (const [id, words] of await lastWords(ids, signal)) known.current.set(id, { at: at.get(id)!, words });
+      // Threads without their last words are better than none.
+      const found = await lastWords(ids, signal).catch(() => []);
+      for (const [id, words] of found) known.current.set(id, { at: at.get(id)!, words });
     }
     const shown = new Map(threads.map(({ thread_id: id }) => [id, known.current.get(id)?.words ?? ""]));
     return { threads, words: shown, hasMore: found.length > limit };

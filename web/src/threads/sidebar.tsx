@@ -1,10 +1,12 @@
 import { useEffect, useState } from "react";
 import type { Thread } from "../api/types";
+import { useConnection } from "../api/connection";
+import { Absent } from "../shared/absent";
 import type { Polled } from "../shared/polled";
 import { link, type Place } from "../shared/route";
 import { ThemeChoice } from "../shared/theme";
 import { age, useNow } from "../shared/time";
-import { agentOf, PAGE, STATUS, statusOf, titleOf, type ListQuery, type Status, type ThreadList } from "./data";
+import { agentOf, FILTERS, PAGE, STATUS, statusOf, titleOf, type ListQuery, type Status, type ThreadList } from "./data";
 import { useDeleted } from "./deleted";
 
 interface Props {
@@ -41,7 +43,8 @@ export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
         </a>
       </div>
       <Filter query={query} onQuery={onQuery} />
-      {threads.error && !list && <p className="problem">{threads.error.message}</p>}
+      {!list && <Absent of="threads" polled={threads} />}
+      {list && threads.error && <Stale polled={threads} />}
       {shown?.length === 0 && <p className="none">{isFiltered ? "No thread fits." : "No threads yet."}</p>}
       <ul className="threads">
         {shown?.map((thread) => (
@@ -58,6 +61,17 @@ export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
         )}
       </ul>
     </nav>
+  );
+}
+
+/** Says that the list may be old. A connection that is lost is reported for the whole page. */
+function Stale({ polled: { error, refresh } }: { polled: Polled<ThreadList> }) {
+  const { isLost } = useConnection();
+  if (isLost) return null;
+  return (
+    <div className="problem" role="alert">
+      This list may be old: it cannot be read again. {error?.message} <button onClick={refresh}>Try again</button>
+    </div>
   );
 }
 
@@ -86,9 +100,9 @@ function Filter({ query, onQuery }: Pick<Props, "query" | "onQuery">) {
       />
       <select aria-label="Status" value={query.status ?? ""} onChange={(event) => choose(event.target.value)}>
         <option value="">All</option>
-        {Object.entries(STATUS).map(([status, words]) => (
+        {FILTERS.map((status) => (
           <option key={status} value={status}>
-            {words}
+            {STATUS[status]}
           </option>
         ))}
       </select>

@@ -11,7 +11,9 @@ const WORDS: Record<CallStatus, string> = {
   waiting: "Waits",
   done: "Done",
   failed: "Failed",
-  unmade: "Not made",
+  refused: "Not called",
+  // Nobody knows here if it took effect.
+  open: "No result",
 };
 
 /** The frame of a call: name, status and duration in one line, and what is in it below. */

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { json } from "../api/http";
 import type { Json } from "../api/types";
-import { JsonView } from "../shared/json";
+import { isObject, JsonView } from "../shared/json";
 
 /** The beginning of a value that was too large for a stream. */
 interface Cut {
@@ -16,6 +16,7 @@ function isCut(value: Json): boolean {
 /** The result of a call. One that was cut is read whole on request. */
 export function Result({ value }: { value: Json }) {
   const [whole, setWhole] = useState<{ value: Json } | { problem: string }>();
+  if (isObject(value) && typeof value.safe_message === "string") return <p className="problem">{value.safe_message}</p>;
   if (!isCut(value)) return <JsonView value={value} label="Result" />;
   const { cut, beginning } = value as unknown as Cut;
   const open = () =>

@@ -3,7 +3,7 @@ import type { Json, JsonObject } from "../api/types";
 import { useFacts } from "../chat/assistant";
 import { wordsOf } from "../question/answer";
 
-export type CallStatus = "running" | "waiting" | "done" | "failed" | "unmade";
+export type CallStatus = "running" | "waiting" | "done" | "failed" | "refused" | "open";
 
 interface CallState {
   status: CallStatus;
@@ -24,13 +24,15 @@ export function useCallState({ toolCallId, result, isError }: ToolCallMessagePar
   const fact = facts.find(
     ({ name, data }) => name === "tool-result" && (data as unknown as LateResult).toolCallId === toolCallId,
   );
+  const approval = useApproval(toolCallId);
   const late = fact?.data as unknown as LateResult | undefined;
   const found = result === undefined ? late?.result : (result as Json);
   if (found !== undefined) {
-    return { status: (result === undefined ? late?.isError : isError) ? "failed" : "done", result: found };
+    const hasFailed = result === undefined ? late?.isError : isError;
+    return { status: !hasFailed ? "done" : approval?.isRefused ? "refused" : "failed", result: found };
   }
   if (message === "running") return { status: "running", result: undefined };
-  return { status: message === "requires-action" ? "waiting" : "unmade", result: undefined };
+  return { status: message === "requires-action" ? "waiting" : "open", result: undefined };
 }
 
 /** Returns the name of the member of a team that asks with a call; `null` for a question of the agent itself. */
@@ -44,6 +46,8 @@ export function useAsker(toolCallId: string): string | null {
 export interface Approved {
   /** `true` while the question is in the place of the call. */
   isOpen: boolean;
+  /** `true` if a person decided that the call is not made. */
+  isRefused: boolean;
   /** The decision in words. */
   words: string | undefined;
   /** The arguments that a person wrote in place of those of the call. */
@@ -59,7 +63,13 @@ export function useApproval(toolCallId: string): Approved | undefined {
   );
   if (part?.type !== "tool-call") return undefined;
   const answer = part.result as Json | undefined;
-  if (answer === undefined) return { isOpen: true, words: undefined, args: undefined };
+  if (answer === undefined) return { isOpen: true, isRefused: false, words: undefined, args: undefined };
   const words = wordsOf({ id: part.toolCallId, name: part.toolName, args: part.args as JsonObject }, answer);
-  return { isOpen: false, words, args: (answer as JsonObject | null)?.args };
+  return { isOpen: false, isRefused: isRefusal(answer), words, args: (answer as JsonObject | null)?.args };
+}
+
+/** Returns `true` for a decision after which a call is not made. */
+function isRefusal(answer: Json): boolean {
+  const { type, approved } = (answer ?? {}) as JsonObject;
+  return typeof type === "string" ? type === "reject" || type === "respond" : approved === false;
 }

@@ -2,6 +2,7 @@
 //! decisions in the words of several front ends.
 
 use super::question::allowed_decisions;
+use super::unknown::UnknownCall;
 use crate::error::{ApiError, Result};
 use serde_json::{Value, json};
 use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
@@ -19,6 +20,9 @@ const COMMENTS: [&str; 5] = ["message", "comment", "reason", "feedback", "text"]
 /// # Errors
 /// Status 422 for a value that is no answer, 409 for a decision about another call.
 pub(crate) fn of_result(question: &Interrupt, value: &Value) -> Result<Value> {
+    if let Some(call) = UnknownCall::of(question) {
+        return call.read(value);
+    }
     match &question.ask {
         Ask::Approval(request) => read_decision(question, request, value),
         Ask::Question { tool: None, .. } => answer_text(value),
@@ -36,6 +40,9 @@ pub(crate) fn of_result(question: &Interrupt, value: &Value) -> Result<Value> {
 /// See [`of_result`].
 pub(crate) fn of_text(question: &Interrupt, typed: &str) -> Result<Value> {
     let typed = typed.trim();
+    if let Some(call) = UnknownCall::of(question) {
+        return call.read(&json!(typed));
+    }
     match &question.ask {
         Ask::Approval(request) => {
             let verdict = match verb_of_word(typed) {

@@ -24,6 +24,7 @@ mod state_messages;
 mod tests;
 pub(crate) mod ui_message;
 pub(crate) mod ui_stream;
+mod unknown;
 mod usage;
 
 pub(crate) use doubt::Doubt;

@@ -1,6 +1,7 @@
 //! Questions as tool calls without a result, which every front end can show and answer.
 
 use super::calls::Named;
+use super::unknown::UnknownCall;
 use serde_json::{Map, Value, json};
 use weftwork_types::approval::ApprovalRequest;
 use weftwork_types::interrupt::{Ask, Interrupt};
@@ -68,9 +69,11 @@ impl Asked {
                 ("approval", new_call(&id, REQUEST_APPROVAL, args), waiting)
             }
             Ask::Value { value } => {
-                let text = text_of(value);
+                let unknown = UnknownCall::of_value(value);
+                let kind = if unknown.is_some() { "unknown_outcome" } else { "value" };
+                let text = unknown.map_or_else(|| text_of(value), UnknownCall::text);
                 let args = with_terms(json!({"question": text, "value": value}), question);
-                ("value", new_call(&id, ASK_HUMAN, args), None)
+                (kind, new_call(&id, ASK_HUMAN, args), None)
             }
             Ask::Timer { .. } => return None,
         };

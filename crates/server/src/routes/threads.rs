@@ -129,6 +129,8 @@ async fn copy(service: Service, Path(id): Path<String>, body: Bytes) -> Result<J
 
 /// Member with the time for which a thread waits.
 const WAITS_UNTIL: &str = "waits_until";
+/// Member with the status of the last run, which says more than that of the thread.
+const LAST_RUN: &str = "last_run";
 
 #[derive(Debug, Deserialize)]
 struct ThreadSearch {
@@ -236,6 +238,11 @@ async fn search(service: Service, body: Bytes) -> Result<Response> {
         // A member of our own, which other clients do not expect.
         if select.as_ref().is_some_and(|names| names.iter().any(|name| name == WAITS_UNTIL)) {
             shown[WAITS_UNTIL] = json!(service.waits_until(thread).await?.map(time::format_time));
+        }
+        if select.as_ref().is_some_and(|names| names.iter().any(|name| name == LAST_RUN)) {
+            // A copy has a state, and no run of its own.
+            let copied = thread.row.head.map(|_| json!("copied"));
+            shown[LAST_RUN] = thread.row.status.map_or(copied.into(), |status| json!(status));
         }
         let extracted = extract.as_ref().map(|extract| extract.of(&shown));
         if let Some(select) = &select {

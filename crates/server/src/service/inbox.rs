@@ -56,8 +56,8 @@ impl Service {
         row: &InterruptRow,
     ) -> Result<Value, StoreError> {
         let run = RunRef { thread: thread.id.clone(), run: row.run.clone() };
-        let asked_at =
-            self.store().run(self.who(), &run).await?.ended_at.unwrap_or(thread.updated_at);
+        let run = self.store().run(self.who(), &run).await?;
+        let asked_at = run.ended_at.unwrap_or(thread.updated_at);
         let interrupt = row.interrupt.clone().into_shown();
         let graph = thread.graph.as_deref().map(|graph| self.name_of(graph));
         let (action, allowed) = match &interrupt.ask {
@@ -82,6 +82,8 @@ impl Service {
             "action": action,
             "allowed": allowed,
             "response_schema": interrupt.answer_schema,
+            "run_created_at": time::format_time(run.new.created_at),
+            "run_by": run.new.caller.virtual_key,
             "created_at": time::format_time(asked_at),
             "age_ms": age_ms,
             "expires_at": interrupt.expires_at.map(time::format_time),

@@ -276,3 +276,21 @@ async fn threads_that_wait_for_a_time_are_found_apart() {
     let plain = client.post("/threads/search", json!({"ids": [timer]})).await.json();
     assert_eq!(plain[0].get("waits_until"), None, "{plain}");
 }
+
+#[tokio::test]
+async fn the_end_of_the_last_run_is_found_with_a_thread() {
+    let client = graphs::client().await;
+    let last_run = async |thread: &str| {
+        let id = thread.rsplit('/').next().expect("an id");
+        let body = json!({"ids": [id], "select": ["status", "last_run"]});
+        client.post("/threads/search", body).await.json()[0].clone()
+    };
+    let thread = client.thread().await;
+    assert_eq!(last_run(&thread).await, json!({"status": "idle", "last_run": null}));
+    let echo = json!({"assistant_id": "echo", "input": {"msg": "x"}});
+    client.post(&format!("{thread}/runs/wait"), echo).await;
+    assert_eq!(last_run(&thread).await, json!({"status": "idle", "last_run": "completed"}));
+    let copy = client.post(&format!("{thread}/copy"), json!({})).await.json();
+    let copy = copy["thread_id"].as_str().expect("an id").to_owned();
+    assert_eq!(last_run(&copy).await, json!({"status": "idle", "last_run": "copied"}));
+}

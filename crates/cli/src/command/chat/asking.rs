@@ -31,6 +31,8 @@ enum Meaning<'a> {
     Reject(&'a ApprovalRequest),
     Edit(&'a ApprovalRequest),
     EditElsewhere(&'a ApprovalRequest),
+    /// A call of unknown outcome is made again.
+    CallAgain(Value),
     Nothing,
 }
 
@@ -92,6 +94,7 @@ impl<B: Backend> ChatSession<'_, B> {
                 Meaning::Reject(request) => self.ask_for_reason(request).await?,
                 Meaning::Edit(request) => self.edit_arguments(request).await?,
                 Meaning::EditElsewhere(request) => self.edit_elsewhere(request)?,
+                Meaning::CallAgain(answer) => self.confirm_again().await?.then_some(answer),
                 Meaning::Nothing => {
                     self.explain_answers(interrupt);
                     None
@@ -123,11 +126,31 @@ impl<B: Backend> ChatSession<'_, B> {
                 _ => {}
             }
         }
-        question::parse_answer(interrupt, line).map_or(Meaning::Nothing, Meaning::Answer)
+        match question::parse_answer(interrupt, line) {
+            Some(answer) if question::calls_again(interrupt, &answer) => Meaning::CallAgain(answer),
+            Some(answer) => Meaning::Answer(answer),
+            None => Meaning::Nothing,
+        }
+    }
+
+    /// Asks if a call of unknown outcome is to be made again. `false` if the person does not want it
+    /// after all.
+    async fn confirm_again(&mut self) -> Result<bool, CliError> {
+        let prompt = "if the call took effect, it takes effect twice; call again? [y/n]";
+        match self.read(prompt, "", Kind::Line).await? {
+            UserInput::Line(line) => Ok(matches!(line.trim().to_lowercase().as_str(), "y" | "yes")),
+            UserInput::End | UserInput::Quit(_) => Ok(false),
+        }
     }
 
     /// Prints the answers that a question takes.
     fn explain_answers(&self, interrupt: &Interrupt) {
+        if question::is_about_unknown(interrupt) {
+            return self.terminal.note(
+                "nothing was decided: type `happened` and the result, such as `happened {\"id\": 7}`, \
+                 `again` to call it again, or `give up`",
+            );
+        }
         if !self.input.is_editor() || !question::takes_decision(interrupt) {
             return;
         }

@@ -1,0 +1,337 @@
+// What the page says is what the store has: calls of unknown outcome, lost connections, two people at once.
+import assert from "node:assert/strict";
+import { eventually, Page } from "./browser.mjs";
+import { Proxy } from "./proxy.mjs";
+
+/** Time in which a lost connection is seen, with the time that a busy machine needs to draw it. */
+const SEEN_MS = 3_500;
+/** Number of rounds of two people at once. */
+const ROUNDS = Number(process.env.WEFT_ROUNDS ?? (process.env.WEFT_TIER === "full" ? 50 : 3));
+/** The address to which texts are sent. */
+const CHAT = /\/chat\/[^/]+$/;
+/** What no text for a person has. */
+const INTERNAL = /oneOf|anyOf|[0-9a-f]{8}-[0-9a-f]{4}-|[0-9a-f]{32}|serde|struct |TypeError|Failed to fetch/;
+
+/** Begins a payment, and kills the server inside the call. */
+async function payAndDie(browser, { server, model }, order) {
+  model.when(`pay ${order}`, (results) => (results === 0 ? { calls: [["lab__pay", { order, cents: 700 }]] } : `Done with ${order}.`));
+  const page = await Page.begin(browser, server, `Please pay ${order}`);
+  await page.page.getByRole("button", { name: "Approve" }).click();
+  await eventually(() => server.payments().includes(order), "the payment was not made");
+  await server.kill();
+  await page.page.getByText("Connection cut").waitFor();
+  assert.equal(await page.page.getByText(/Not made|Not called/).count(), 0, "nobody knows that");
+  await server.start();
+  const card = page.page.getByRole("region", { name: "Unknown outcome of lab/pay" });
+  await card.waitFor();
+  return { page, card };
+}
+
+const paid = (server, order) => server.payments().filter((one) => one === order).length;
+
+/** The result of the only call of a tool in the store. */
+async function storedResult(server, thread) {
+  const parts = (await server.messages(thread)).flatMap(({ parts }) => parts);
+  const [call] = parts.filter(({ type }) => type === "tool-lab__pay");
+  const late = parts.find(({ type, data }) => type === "data-tool-result" && data.toolCallId === call.toolCallId);
+  return JSON.stringify(late?.data ?? call);
+}
+
+async function a_call_of_unknown_outcome_happened_and_its_result_is_given(browser, lab) {
+  const { server } = lab;
+  const { page, card } = await payAndDie(browser, lab, "O-1");
+  await card.getByLabel("Called with").getByText("O-1").waitFor();
+  await card.getByText(/Called by desk, for \S+, in the run that began/).waitFor();
+  await card.getByText("Idempotency key").waitFor();
+  await page.accessible("unknown");
+  // Anything but an answer is refused, and is still there.
+  await page.say("yes");
+  await page.page.getByRole("alert").getByText("say above what happened").waitFor();
+  assert.equal(await page.page.getByRole("textbox", { name: "Your reply" }).inputValue(), "yes");
+  const open = async () => (await server.json("GET", "/interrupts")).find(({ thread_id }) => thread_id === page.thread);
+  const { id } = await open();
+  for (const wrong of [{ answer: "yes" }, { type: "approve" }, { answer: "happened", value: { receipt: 7 } }]) {
+    await assert.rejects(server.json("POST", `/interrupts/${id}/respond`, wrong), (error) => {
+      assert.match(error.message, /422/);
+      assert.doesNotMatch(error.message.replace(id, ""), INTERNAL);
+      return true;
+    });
+  }
+  assert.equal((await open()).id, id, "the question is still open");
+  await card.getByRole("button", { name: "It happened" }).click();
+  await card.getByRole("button", { name: "Write JSON" }).click();
+  await card.getByLabel("Its result").fill('{"receipt": "R-O-1", "cents": "many"}');
+  await card.getByRole("button", { name: "It happened, with this result" }).click();
+  const problem = card.getByRole("alert");
+  await problem.getByText(/cents/).waitFor();
+  assert.doesNotMatch(await problem.textContent(), INTERNAL);
+  await card.getByRole("button", { name: "Use the form" }).click();
+  await card.getByLabel("receipt").fill("R-O-1");
+  await card.getByLabel("cents").fill("700");
+  await page.accessible("unknown-form");
+  await card.getByRole("button", { name: "It happened, with this result" }).click();
+  await page.until("Done with O-1.");
+  await page.status("Done");
+  await page.answer.getByText("It happened").waitFor();
+  assert.equal(paid(server, "O-1"), 1);
+  assert.match(await storedResult(server, page.thread), /R-O-1/);
+  await page.close();
+}
+
+async function a_call_of_unknown_outcome_is_made_again_after_a_confirmation(browser, lab) {
+  const { server } = lab;
+  const { page, card } = await payAndDie(browser, lab, "O-2");
+  await card.getByRole("button", { name: "Call it again" }).click();
+  await card.getByRole("alert").getByText("takes effect twice").waitFor();
+  await page.accessible("unknown-again");
+  await card.getByRole("button", { name: "Back" }).click();
+  assert.equal(paid(server, "O-2"), 1, "nothing is called without the confirmation");
+  await card.getByRole("button", { name: "Call it again" }).click();
+  await card.getByRole("button", { name: "Call it again, even if it happens twice" }).click();
+  await page.until("Done with O-2.");
+  assert.equal(paid(server, "O-2"), 2);
+  await page.close();
+}
+
+async function a_call_of_unknown_outcome_is_given_up_in_the_inbox(browser, lab) {
+  const { server } = lab;
+  const { page } = await payAndDie(browser, lab, "O-3");
+  await page.page.getByRole("link", { name: /^Inbox/ }).click();
+  await page.page.locator(".waiting button", { hasText: "Did lab/pay happen? O-3" }).click();
+  const card = page.page.getByRole("region", { name: "Unknown outcome of lab/pay" });
+  await page.accessible("unknown-inbox");
+  // The keys of approvals decide nothing here.
+  for (const key of ["a", "r", "e"]) await page.page.keyboard.press(key);
+  await card.getByRole("button", { name: "Give up" }).click();
+  await page.page.getByText(/Answered by \S+: Given up/).waitFor();
+  await page.page.getByRole("link", { name: "Open the thread" }).click();
+  await page.until("Done with O-3.");
+  assert.equal(paid(server, "O-3"), 1);
+  assert.match(await storedResult(server, page.thread), /unknown/);
+  await page.close();
+}
+
+/** Fails unless the page says in time that it is cut. */
+async function seen(page) {
+  const begin = performance.now();
+  await page.page.getByText("Connection cut").waitFor();
+  const ms = performance.now() - begin;
+  assert(ms < SEEN_MS, `the cut was seen after ${ms} ms`);
+}
+
+async function a_server_that_is_gone_is_seen_in_every_view_when_nothing_happens(browser, server) {
+  const page = await Page.begin(browser, server, "Refund order A1003, amount 9.");
+  await page.approval.waitFor();
+  const chat = page.page.url();
+  for (const [view, url] of [["chat", chat], ["inbox", `${server.url}/ui/#/inbox`], ["home", `${server.url}/ui/`]]) {
+    await page.page.goto(url);
+    await page.page.locator(".threads a").first().waitFor();
+    server.freeze();
+    await seen(page);
+    if (view === "chat") {
+      await page.approval.getByRole("button", { name: "Approve" }).click();
+      await page.approval.getByRole("alert").getByText("Not sent").waitFor();
+      assert.equal(await page.page.getByText(/Approved|Not made/).count(), 0);
+      await page.accessible("not-sent");
+    }
+    server.thaw();
+    await page.page.getByText("Connection cut").waitFor({ state: "detached" });
+  }
+  await page.page.goto(chat);
+  await page.approval.waitFor();
+  await page.page.getByRole("textbox", { name: "Your reply" }).fill("I am not done");
+  await server.kill();
+  await seen(page);
+  await server.start();
+  await page.page.getByText("Reconnected").waitFor();
+  assert.equal(await page.page.getByRole("textbox", { name: "Your reply" }).inputValue(), "I am not done", "what was typed stays");
+  await page.approval.getByRole("button", { name: "Reject" }).click();
+  await page.approval.getByRole("button", { name: "Reject" }).click();
+  await page.status("Done");
+  await page.close();
+}
+
+async function a_stream_that_is_cut_or_silent_goes_on_without_a_lost_word(browser, { server, model }) {
+  const text = Array.from({ length: 30 }, (_, at) => `w${at + 1}.`).join(" ");
+  for (const how of ["cut", "silence"]) {
+    model.when(`tell ${how}`, { text, pause: 20, hold: "w15." });
+    const proxy = await new Proxy().start(server);
+    const page = await Page.begin(browser, proxy.server, `Please tell ${how}`);
+    await page.until("w10.");
+    proxy[how]();
+    if (how === "silence") {
+      await seen(page);
+      proxy.restore();
+    }
+    model.release();
+    await page.until("w30.");
+    await page.status("Done");
+    const shown = await page.answer.locator(".markdown").allTextContents();
+    const stored = (await server.messages(page.thread)).at(-1).parts.filter(({ type }) => type === "text");
+    assert.equal(shown.join(" ").trim(), text);
+    assert.equal(stored.map((part) => part.text).join(" ").trim(), text);
+    await page.close();
+    proxy.close();
+  }
+}
+
+/** The decision of the store about the only question of a thread, in words. */
+async function decided(server, thread) {
+  const answered = await server.json("GET", `/interrupts?answered=true&thread_id=${thread}`);
+  assert.equal(answered.length, 1);
+  return answered[0].answer.approved ? "Approved" : "Rejected";
+}
+
+async function two_people_decide_at_once_and_both_see_what_the_store_has(browser, server) {
+  const first = await Page.enter(browser, server);
+  const second = await Page.enter(browser, server);
+  for (let round = 1; round <= ROUNDS; round += 1) {
+    const made = server.refunds().length;
+    const amount = (round % 9) + 1;
+    const subject = `A1005 ${amount}`;
+    const asking = await Page.begin(browser, server, `Refund order A1005, amount ${amount}.`);
+    await asking.approval.waitFor();
+    const { thread } = asking;
+    await asking.close();
+    const places = round % 2 === 0 ? [`#/thread/${thread}`, `#/thread/${thread}`] : [`#/thread/${thread}`, "#/inbox"];
+    for (const [at, page] of [first, second].entries()) await page.page.goto(`${server.url}/ui/${places[at]}`);
+    if (places[1] === "#/inbox") await second.page.locator(".waiting button", { hasText: subject }).last().click();
+    for (const page of [first, second]) await page.approval.getByText(String(amount), { exact: true }).waitFor();
+    const press = async (page, name) => {
+      const button = page.approval.getByRole("button", { name, exact: true });
+      // The other one may have decided before.
+      await button.click({ timeout: 5_000 }).catch(() => {});
+    };
+    const reject = async (page) => {
+      await press(page, "Reject");
+      await press(page, "Reject");
+    };
+    await Promise.all(round % 3 === 0 ? [reject(first), press(second, "Approve")] : [press(first, "Approve"), reject(second)]);
+    for (const page of [first, second]) await page.approval.waitFor({ state: "detached" });
+    const words = await decided(server, thread);
+    await eventually(() => server.refunds().length - made === (words === "Approved" ? 1 : 0), "what was decided was not done");
+    for (const [at, page] of [first, second].entries()) {
+      const place = places[at] === "#/inbox" ? page.page.locator(".detail") : page.page.locator(".conversation");
+      await place.filter({ hasText: new RegExp(`${words}|Not called`) }).waitFor();
+      const other = words === "Approved" ? /Rejected/ : /Approved/;
+      assert.equal(await place.getByText(other).count(), 0, `round ${round}: ${words}`);
+    }
+    // Who lost learns who was first, and what was decided.
+    const told = async () => Promise.all([first, second].map((page) => page.page.getByText(new RegExp(`Answered (first )?by local: ${words}`)).count()));
+    await eventually(async () => (await told()).some((count) => count > 0), `round ${round}: nobody learns of the decision`);
+  }
+  await first.close();
+  await second.close();
+}
+
+async function the_question_in_the_inbox_stays_until_a_person_goes_on(browser, server) {
+  const threads = [];
+  for (const amount of [1, 2]) {
+    const asking = await Page.begin(browser, server, `Refund order A1004, amount ${amount}.`);
+    await asking.approval.waitFor();
+    threads.push(asking.thread);
+    await asking.close();
+  }
+  const open = async () => (await server.json("GET", "/interrupts")).filter(({ thread_id }) => threads.includes(thread_id));
+  const page = await Page.enter(browser, server, { hash: "#/inbox" });
+  const rows = page.page.locator(".waiting button");
+  await rows.nth(1).waitFor();
+  const [shown] = (await open()).filter(({ thread_id }) => thread_id === threads[0]);
+  await rows.filter({ hasText: "A1004 1" }).click();
+  await server.json("POST", `/interrupts/${shown.id}/respond`, { type: "reject", message: "too late" });
+  await page.page.getByText(/Answered by \S+: Rejected: too late/).waitFor();
+  await page.accessible("settled");
+  const left = (await open()).map(({ id }) => id);
+  assert.equal(left.length, 1);
+  // A key that was meant for the question that is gone decides no other one.
+  for (const key of ["a", "r", "e"]) await page.page.keyboard.press(key);
+  await page.page.keyboard.press("j");
+  await page.approval.getByText("2", { exact: true }).waitFor();
+  assert.deepEqual((await open()).map(({ id }) => id), left);
+  await page.page.keyboard.press("r");
+  await page.page.keyboard.press("Escape");
+  await page.approval.getByRole("button", { name: "Reject" }).click();
+  await page.page.getByText(/Answered by \S+: Rejected/).waitFor();
+  await page.close();
+}
+
+async function the_state_of_a_thread_is_that_of_the_server(browser, { server, model }) {
+  const row = (page) => page.page.locator(".threads a[aria-current] .status");
+  model.when("never end", { text: "One. Two.", hold: "One." });
+  const page = await Page.begin(browser, server, "Please never end");
+  await page.until("One.");
+  await page.page.getByRole("button", { name: "Stop" }).click();
+  await page.status("Stopped");
+  await row(page).filter({ hasText: /^Stopped$/ }).waitFor();
+  await page.page.reload();
+  await page.status("Stopped");
+  model.release();
+  await page.close();
+  model.when("fail now", { error: 401 });
+  const failed = await Page.begin(browser, server, "Please fail now");
+  await failed.status("Failed");
+  await row(failed).filter({ hasText: /^Failed$/ }).waitFor();
+  await failed.close();
+  // A first message that the server refuses is in the input again, and nothing else is claimed.
+  const refused = await Page.enter(browser, server, { hash: "#/new/desk" });
+  await refused.page.route(CHAT, (route) => route.fulfill({ status: 429, json: { detail: "too many runs wait for this server; try again later" } }));
+  await refused.page.locator(".agents a[aria-current]").waitFor();
+  await refused.say("Is anybody there?");
+  await refused.page.getByRole("alert").getByText("too many runs wait").waitFor();
+  await refused.status("Nothing sent");
+  const input = refused.page.getByRole("textbox", { name: "Your message" });
+  assert.equal(await input.inputValue(), "Is anybody there?");
+  assert.equal(await refused.page.locator(".message").count(), 0);
+  await refused.page.unroute(CHAT);
+  model.when("anybody there", "I am here.");
+  await refused.page.getByRole("button", { name: "Send" }).click();
+  await refused.until("I am here.");
+  await refused.close();
+}
+
+async function the_list_says_that_it_loads_that_it_is_empty_and_that_it_failed(browser, server) {
+  const page = await Page.begin(browser, server, "Where is order A1003?");
+  await page.until("A1003");
+  await page.page.goto(`${server.url}/ui/#/new/desk`);
+  let go;
+  const held = new Promise((resolve) => (go = resolve));
+  await page.page.route("**/threads/search", async (route) => {
+    await held;
+    await route.fulfill({ status: 500, json: { detail: "the store is being repaired" } });
+  });
+  await page.page.reload();
+  await page.page.getByText("Loading the threads…").waitFor();
+  go();
+  await page.page.getByRole("alert").getByText("The threads cannot be read. the store is being repaired").waitFor();
+  await page.accessible("list-failed");
+  await page.page.unroute("**/threads/search");
+  await page.page.getByRole("button", { name: "Try again" }).click();
+  await page.page.locator(".threads a").first().waitFor();
+  await page.page.getByRole("searchbox").fill("nothing has these words");
+  await page.page.getByText("No thread fits.").waitFor();
+  await page.close();
+}
+
+async function prepared_answers_are_marked(browser, server) {
+  const page = await Page.begin(browser, server, "Where is order A1003?");
+  await page.page.locator(".head").getByText("scripted (prepared answers, no model)").waitFor();
+  await page.page.getByRole("link", { name: "New chat" }).click();
+  await page.page.locator(".new").getByText("scripted (prepared answers, no model)").waitFor();
+  await page.close();
+}
+
+export const deskTests = [
+  a_server_that_is_gone_is_seen_in_every_view_when_nothing_happens,
+  the_question_in_the_inbox_stays_until_a_person_goes_on,
+  the_list_says_that_it_loads_that_it_is_empty_and_that_it_failed,
+  prepared_answers_are_marked,
+  two_people_decide_at_once_and_both_see_what_the_store_has,
+];
+
+export const labTests = [
+  a_call_of_unknown_outcome_happened_and_its_result_is_given,
+  a_call_of_unknown_outcome_is_made_again_after_a_confirmation,
+  a_call_of_unknown_outcome_is_given_up_in_the_inbox,
+  a_stream_that_is_cut_or_silent_goes_on_without_a_lost_word,
+  the_state_of_a_thread_is_that_of_the_server,
+];
