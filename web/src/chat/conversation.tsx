@@ -3,12 +3,14 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import type { StoredMessage, Thread } from "../api/types";
 import { answeredOn } from "../inbox/data";
 import { sentenceOf } from "../question/first";
-import { chatHistory, countAfter, retry, useChatRuntime, type AssistantRuntime, type ChatThread } from "./assistant";
+import { toast } from "../shared/toast";
+import { chatHistory, countAfter, requestOf, retry, useChatRuntime, type AssistantRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
 import { forkBefore } from "./fork";
 import { Messages } from "./messages";
+import { storedRequestOf } from "./stored";
 import { firstTexts, take } from "./texts";
 import { ThreadTokens } from "./tokens";
 
@@ -28,14 +30,22 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
   const runtime = useChatRuntime(history);
   const at = useRef(thread);
   at.current = thread;
-  const actions = useMemo<Actions>(
-    () => ({
+  const before = useRef(earlier);
+  before.current = earlier;
+  const actions = useMemo<Actions>(() => {
+    const fork: Actions["fork"] = (message, text) =>
+      forkBefore({ ...message, after: countAfter(runtime, message.id) }, at.current, history.chat.agent, text);
+    return {
       agent: history.chat.agent,
       retry: (message) => retry(runtime, history, message),
-      fork: (message, text) => forkBefore({ ...message, after: countAfter(runtime, message.id) }, at.current, history.chat.agent, text),
-    }),
-    [history, runtime],
-  );
+      retryInFork: (answer) => {
+        const request = requestOf(runtime, answer) ?? storedRequestOf(before.current, answer);
+        if (!request || request.text === "") return toast({ text: "The request of this answer has no text; edit it instead." });
+        fork(request, request.text).catch((error: Error) => toast({ text: error.message }));
+      },
+      fork,
+    };
+  }, [history, runtime]);
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <ActionsContext value={actions}>

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState, type KeyboardEvent } from "react";
-import { Attach } from "./attach";
+import { Attach, withFiles } from "./attach";
+import { TextFileView, type TextFile } from "./files";
 
 interface Props {
   label: string;
@@ -16,13 +17,17 @@ interface Props {
 /** The input for messages. Enter sends, Shift and Enter begin a line. */
 export function TextInput({ label, placeholder, onText, onStop, focus, initial = "" }: Props) {
   const [text, setText] = useState(initial);
+  const [files, setFiles] = useState<TextFile[]>([]);
   const input = useRef<HTMLTextAreaElement>(null);
   // The button of an answer is gone with its question, and the focus would be nowhere.
   useEffect(() => {
     if (focus && document.activeElement === document.body) input.current?.focus();
   }, [focus, label]);
+  const whole = withFiles(text.trim(), files);
   const send = () => {
-    if (text.trim() !== "" && onText(text.trim())) setText("");
+    if (whole === "" || !onText(whole)) return;
+    setText("");
+    setFiles([]);
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
@@ -37,7 +42,14 @@ export function TextInput({ label, placeholder, onText, onStop, focus, initial =
         send();
       }}
     >
-      <Attach onText={(added) => setText((before) => [before.trimEnd(), added].filter(Boolean).join("\n\n"))} />
+      {files.length > 0 && (
+        <div className="added" role="group" aria-label="Added files">
+          {files.map((file) => (
+            <TextFileView key={file.name} file={file} onRemove={() => setFiles(files.filter((one) => one !== file))} />
+          ))}
+        </div>
+      )}
+      <Attach onFile={(file) => setFiles((before) => [...before.filter(({ name }) => name !== file.name), file])} />
       <textarea
         ref={input}
         rows={1}
@@ -53,7 +65,7 @@ export function TextInput({ label, placeholder, onText, onStop, focus, initial =
           Stop
         </button>
       ) : (
-        <button className="primary" disabled={text.trim() === ""}>
+        <button className="primary" disabled={whole === ""}>
           Send
         </button>
       )}
