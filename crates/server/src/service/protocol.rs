@@ -159,7 +159,8 @@ impl Service {
         let mut tree = Tree::new(self.name_of(&row.new.graph).to_owned());
         self.read_events(&row.new.at, |stored| {
             tree.follow(&stored.event, None);
-        }).await?;
+        })
+        .await?;
         Ok(tree)
     }
 

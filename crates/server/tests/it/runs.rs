@@ -211,7 +211,8 @@ async fn a_request_with_a_key_has_one_run_however_often_it_comes() {
 async fn the_log_of_a_run_has_its_calls_and_supersteps_and_no_texts() {
     let client = crate::chat::client().await;
     let thread = client.thread().await;
-    let input = json!({"messages": [{"role": "user", "content": "Refund order A1002, amount 40."}]});
+    let input =
+        json!({"messages": [{"role": "user", "content": "Refund order A1002, amount 40."}]});
     let body = json!({"assistant_id": "desk", "input": input});
     client.post(&format!("{thread}/runs/wait"), body).await;
     let runs = client.get(&format!("{thread}/runs")).await.json();
