@@ -143,7 +143,9 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
   const { status } = message;
   const usage = usageOf(message);
   const error = status?.type === "incomplete" && status.reason === "error" ? errorText(status.error) : undefined;
-  const isReplaceable = !isEarlier && message.isLast && message.metadata.custom["isCopied"] !== true;
+  // A copy has no checkpoints of the messages that it came with.
+  const isCopied = message.metadata.custom["isCopied"] === true;
+  const isReplaceable = !isEarlier && message.isLast && !isCopied;
   const hasEnded = status?.type === "complete" || status?.type === "incomplete";
   return (
     <footer>
@@ -167,7 +169,7 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
               Retry
             </button>
           )}
-          {!isReplaceable && !message.isLast && !isBusy && (
+          {!isReplaceable && (isEarlier || !message.isLast) && !isCopied && !isBusy && (
             <button className="quiet" title="Answers the same request again, in a fork of the thread" onClick={() => retryInFork(message.id)}>
               Retry in a fork
             </button>
