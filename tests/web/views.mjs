@@ -66,6 +66,21 @@ async function the_runs_of_a_thread_have_outcomes_and_timelines(browser, server)
   await page.close();
 }
 
+async function the_supersteps_of_a_member_are_within_its_task(browser, server) {
+  const page = await Page.begin(browser, server, "Refund order A1002, amount 2.", { agent: "supervisor" });
+  await page.approval.getByRole("button", { name: "Approve" }).click();
+  await page.status("Done");
+  const details = await page.details();
+  const asked = details.getByRole("list", { name: "Runs" }).locator("> li").nth(1);
+  await asked.getByRole("button").first().click();
+  const member = asked.getByLabel("Timeline").locator("> li", { hasText: "Superstep 3 · desk" });
+  await member.locator("li", { hasText: "Superstep 2 · tool" }).getByText("Waits for approval of refund_order").waitFor();
+  const names = await details.locator(".checkpoints > li > button").allTextContents();
+  assert(names[1].startsWith("After desk answered"), names.join("\n"));
+  await page.accessible("member-runs");
+  await page.close();
+}
+
 async function the_details_keep_the_width_that_one_gives_them(browser, server) {
   const page = await Page.begin(browser, server, "Where is order A1003?");
   await page.until("A1003");
@@ -220,6 +235,7 @@ async function alike_calls_are_decided_together_and_decisions_are_kept(browser, 
 export const deskTests = [
   the_details_of_a_run_are_beside_the_chat_with_nodes_and_checkpoints,
   the_runs_of_a_thread_have_outcomes_and_timelines,
+  the_supersteps_of_a_member_are_within_its_task,
   the_details_keep_the_width_that_one_gives_them,
   alike_calls_are_decided_together_and_decisions_are_kept,
   threads_are_renamed_copied_and_found_among_many,

@@ -101,7 +101,8 @@ class Timeline {
   private begin(ns: string, at: number, due: { id: string; node: string; finished?: boolean }[], number: number | undefined): void {
     const nodes = due.filter(({ finished, node }) => !finished && node !== "__start__");
     if (nodes.length === 0) return;
-    const graph = ns === "" ? [] : [`in ${pathOf(ns)}`];
+    const around = this.taskAround(ns);
+    const graph = ns === "" || around ? [] : [`in ${pathOf(ns)}`];
     const name = number === undefined ? "Superstep, continued" : `Superstep ${number}`;
     const step: Step = { kind: "step", name, detail: graph, status: "running", begin: at, end: undefined, within: [], ns, tasks: new Map() };
     for (const { id, node } of nodes) {
@@ -111,7 +112,16 @@ class Timeline {
     }
     this.open.set(ns, step);
     this.all.push(step);
-    this.entries.push(step);
+    (around?.within ?? this.entries).push(step);
+  }
+
+  /** Returns the task that runs a subgraph, if its superstep is open. */
+  private taskAround(ns: string): Entry | undefined {
+    const parts = ns.split("|");
+    const [node] = (parts.pop() ?? "").split(":");
+    const tasks = ns === "" ? [] : [...(this.open.get(parts.join("|"))?.tasks.values() ?? [])];
+    const named = tasks.filter(({ name }) => name === node);
+    return named.length === 1 ? named[0] : undefined;
   }
 
   private end(ns: string, at: number, ended: TaskEnd[]): void {
@@ -180,7 +190,7 @@ class Timeline {
     const step = this.all.findLast(({ tasks, begin, end }) => (task === undefined ? begin <= at && (end === undefined || end >= at) : tasks.has(task))) ?? this.all.at(-1);
     if (!step) return void this.entries.push(entry);
     const found = task === undefined ? undefined : step.tasks.get(task);
-    const only = step.within.length === step.tasks.size && step.tasks.size === 1 ? step.within[0] : undefined;
+    const only = step.tasks.size === 1 ? [...step.tasks.values()][0] : undefined;
     (found ?? only ?? step).within.push(entry);
   }
 }
@@ -212,7 +222,8 @@ export function timelineOf(log: RunLog): Entry[] {
 
 /** Returns a superstep of one task as one entry with the calls of the task. */
 function compact(entry: Entry): Entry {
-  const [task, ...others] = entry.within;
-  if (entry.kind !== "step" || task?.kind !== "task" || others.length > 0) return entry;
+  const within = entry.within.map(compact);
+  const [task, ...others] = within;
+  if (entry.kind !== "step" || task?.kind !== "task" || others.length > 0) return { ...entry, within };
   return { ...entry, name: `${entry.name} · ${task.name}`, detail: [...entry.detail, ...task.detail], status: task.status, within: task.within };
 }
