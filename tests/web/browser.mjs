@@ -1,6 +1,7 @@
 // A page in Chromium that notes what must not happen: errors, breaches of its policy, requests elsewhere.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
 
@@ -19,6 +20,18 @@ export async function eventually(condition, problem) {
   }
 }
 
+/** Serves the page of a folder, such as `web/dist`, in place of the one of the program, with its policy. */
+async function serveFolder(context, server) {
+  const folder = process.env.WEFT_PAGE;
+  if (!folder) return;
+  const index = await fetch(`${server.url}/ui/`);
+  const headers = { "content-security-policy": index.headers.get("content-security-policy") };
+  await context.route(`${server.url}/ui/**`, async (route) => {
+    const name = new URL(route.request().url()).pathname.slice("/ui/".length) || "index.html";
+    return name === "session" ? route.continue() : route.fulfill({ path: join(folder, name), headers });
+  });
+}
+
 /** A page with a new session of the browser. */
 export class Page {
   problems = [];
@@ -29,6 +42,7 @@ export class Page {
     opened.server = server;
     const context = await browser.newContext({ reducedMotion: "reduce", ...options });
     await context.addCookies(cookies);
+    await serveFolder(context, server);
     opened.page = await context.newPage();
     opened.page.setDefaultTimeout(PATIENCE_MS);
     opened.watch();
@@ -60,6 +74,14 @@ export class Page {
   /** Waits for the status in the head. */
   async status(words) {
     await this.page.locator(".head .status", { hasText: words }).waitFor();
+  }
+
+  /** Opens the details of the thread, which are closed until somebody wants them. */
+  async details() {
+    await this.page.getByRole("button", { name: "Details", exact: true }).click();
+    const details = this.page.getByRole("complementary", { name: "Details" });
+    await details.waitFor();
+    return details;
   }
 
   /** Opens the menu of the thread, and presses a button of it. */

@@ -117,7 +117,7 @@ async function editedIn(page, server, thread, number) {
   return (await server.messages(page.thread)).length;
 }
 
-async function earlier_messages_are_edited_in_a_fork_and_cannot_be_retried(browser, { server, model }) {
+async function earlier_messages_are_edited_and_retried_in_forks(browser, { server, model }) {
   const thread = await talk(server, model);
   const page = await Page.enter(browser, server);
   // The earlier messages are read late.
@@ -142,14 +142,25 @@ async function earlier_messages_are_edited_in_a_fork_and_cannot_be_retried(brows
   await page.page.locator(".viewport").evaluate((viewport) => (viewport.scrollTop = 0));
   await page.page.locator(".message", { hasText: "Answer 1." }).first().waitFor();
   assert.equal(await page.page.locator(".message").count(), 2 * TURNS);
-  assert.equal(await page.page.getByRole("button", { name: "Retry" }).count(), 1);
-  await page.answer.getByRole("button", { name: "Retry" }).waitFor();
+  assert.equal(await page.page.getByRole("button", { name: "Retry", exact: true }).count(), 1, "only the last answer is replaced");
+  await page.answer.getByRole("button", { name: "Retry", exact: true }).waitFor();
   // Nothing is replaced by the next text.
   await page.say("And one more.");
   await page.until("You said: And one more.");
   await page.status("Done");
   assert.equal((await server.messages(thread)).length, 2 * TURNS + 2);
   assert.equal(await editedIn(page, server, thread, 2), 4);
+  // An answer that the runtime does not have.
+  await page.page.goto(`${server.url}/ui/${hash}`);
+  await page.until("You said: And one more.");
+  await page.page.locator(".viewport").evaluate((viewport) => (viewport.scrollTop = 0));
+  const early = page.page.locator(".message.assistant", { hasText: "Answer 2." }).first();
+  await early.hover();
+  await early.getByRole("button", { name: "Retry in a fork" }).click();
+  await page.page.waitForURL((url) => !url.href.includes(thread));
+  await page.until("Answer 2.");
+  await page.status("Done");
+  assert.equal((await server.messages(page.thread)).length, 4);
   await page.close();
 }
 
@@ -171,6 +182,6 @@ async function the_messages_of_a_short_thread_are_read_once(browser, { server, m
 export const tests = [
   five_thousand_messages_are_scrolled_smoothly,
   a_message_of_a_megabyte_does_not_block_typing,
-  earlier_messages_are_edited_in_a_fork_and_cannot_be_retried,
+  earlier_messages_are_edited_and_retried_in_forks,
   the_messages_of_a_short_thread_are_read_once,
 ];

@@ -4,7 +4,8 @@
     run.py [WORD...]     all tests, or those whose names contain one of the words
     run.py --shots DIR   screenshots of each view in place of tests
 
-The pinned tools are in `web` of the target folder. WEFT_SHOTS names a folder for screenshots.
+The pinned tools are in `web` of the target folder. WEFT_SHOTS names a folder for screenshots, and
+WEFT_PAGE one with a built page, such as `web/dist`, that is tested in place of the one of the program.
 """
 
 import hashlib

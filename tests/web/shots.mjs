@@ -1,6 +1,7 @@
 // Screenshots of each view: light, dark and on a phone. shots.mjs FOLDER
 import { join } from "node:path";
 import { launch, Page } from "./browser.mjs";
+import { Model } from "./model.mjs";
 import { Server } from "./server.mjs";
 
 const folder = process.argv[2];
@@ -44,16 +45,69 @@ await close(await conversation("Refund order A1001, amount 15."));
 await close(await conversation("Refund order A1003, amount 30."));
 const waits = await close(await conversation("Where is order A1002?", "Refund order A1002, amount 40."));
 
-const open = (hash, prepare = async () => {}) => ({ hash, prepare });
+// Code, a formula, a table and a file, which the scripted model does not write.
+const model = await new Model().start();
+model.when("shipping", `The cost is linear in the weight:
+
+$$
+c(w) = 4.90 + 1.20 \\cdot \\lceil w \\rceil
+$$
+
+\`\`\`python
+import math
+
+def cost(weight):
+    # euros, for a weight in kilograms
+    return 4.90 + 1.20 * math.ceil(weight)
+\`\`\`
+
+| order | weight | cost |
+|---|---|---|
+| A1001 | 0.8 kg | 6.10 € |
+| A1003 | 2.4 kg | 8.50 € |`);
+const writer = await new Server(model).allowTools().start();
+const reading = await Page.enter(browser, writer, { hash: "#/new/desk" });
+await reading.page.locator(".agents a[aria-current]").waitFor();
+const weights = ["order,kilograms", "A1001,0.8", "A1002,1.1", "A1003,2.4", "A1004,0.3", "A1005,5.0"].join("\n");
+await reading.page.locator('input[type="file"]').setInputFiles({ name: "weights.csv", mimeType: "text/csv", buffer: Buffer.from(weights) });
+await reading.say("How is shipping priced?");
+await reading.until("8.50");
+await reading.status("Done");
+const formula = await close(reading);
+
+const open = (hash, prepare = async () => {}, from = server) => ({ hash, prepare, from });
 const views = {
   new: open("#/", (page) => page.locator(".threads .words").first().waitFor()),
-  approval: open(`#/thread/${waits}`, (page) => page.locator(".ask").waitFor()),
+  chat: open("#/new/desk", (page) => page.locator(".agents a[aria-current]").waitFor()),
+  approval: open(`#/thread/${waits}`, async (page) => {
+    await page.locator(".ask").waitFor();
+    if (page.viewportSize().width < WIDE.width) return;
+    await page.getByRole("button", { name: "Details", exact: true }).click();
+    await page.locator('.graph [data-state="waiting"]').waitFor();
+  }),
+  reading: open(
+    `#/thread/${formula}`,
+    async (page) => {
+      await page.locator("math").first().waitFor();
+      await page.locator(".hljs-keyword").first().waitFor();
+    },
+    writer,
+  ),
+  runs: open(`#/thread/${done}`, async (page) => {
+    await page.locator(".message.assistant").last().waitFor();
+    await page.getByRole("button", { name: "Details", exact: true }).click();
+    const run = page.locator(".runs > li").first();
+    await run.locator(".facts").waitFor();
+    await run.getByRole("button").click();
+    await run.locator(".entry").first().waitFor();
+    await page.locator(".runs").evaluate((runs) => runs.previousElementSibling.scrollIntoView());
+  }),
   checkpoint: open(`#/thread/${done}`, async (page) => {
     await page.locator(".message.assistant").last().waitFor();
-    const details = page.getByRole("button", { name: "Details", exact: true });
-    if ((await details.getAttribute("aria-pressed")) === "false") await details.click();
+    await page.getByRole("button", { name: "Details", exact: true }).click();
     await page.locator(".checkpoints button").first().click();
-    await page.locator(".changes li").first().waitFor();
+    await page.getByLabel("Changes").locator("li").first().waitFor();
+    await page.locator(".checkpoints").evaluate((list) => list.previousElementSibling.scrollIntoView());
   }),
   inbox: open("#/inbox", async (page) => {
     await page.locator(".waiting button").nth(2).waitFor();
@@ -62,13 +116,13 @@ const views = {
   }),
   answered: open("#/inbox/answered", (page) => page.locator(".decisions li").first().waitFor()),
 };
-for (const [name, { hash, prepare }] of Object.entries(views)) {
+for (const [name, { hash, prepare, from }] of Object.entries(views)) {
   for (const [kind, options] of Object.entries({
     light: { colorScheme: "light", viewport: WIDE },
     dark: { colorScheme: "dark", viewport: WIDE },
     phone: { colorScheme: "light", viewport: PHONE },
   })) {
-    const page = await Page.enter(browser, server, { hash, ...options });
+    const page = await Page.enter(browser, from, { hash, ...options });
     await prepare(page.page);
     await page.page.waitForTimeout(400);
     await page.page.screenshot({ path: join(folder, `page-${name}-${kind}.png`) });
@@ -76,4 +130,5 @@ for (const [name, { hash, prepare }] of Object.entries(views)) {
   }
 }
 await browser.close();
-await server.close();
+await Promise.all([server.close(), writer.close()]);
+model.close();

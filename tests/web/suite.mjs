@@ -2,9 +2,11 @@
 // suite.mjs [WORD...]
 import { launch } from "./browser.mjs";
 import { tests as damaged } from "./damaged.mjs";
+import { tests as design } from "./design.mjs";
 import { tests as embedded } from "./embedded.mjs";
 import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
+import { tests as reading } from "./reading.mjs";
 import { tests as safety } from "./safety.mjs";
 import { Server } from "./server.mjs";
 import { tests as states } from "./states.mjs";
@@ -50,7 +52,7 @@ async function shots(name) {
 /** The order desk on the scripted model. */
 async function desk() {
   const server = await new Server().start();
-  await run([...story, ...deskTests, ...deskTruth, ...walks], server);
+  await run([...story, ...deskTests, ...deskTruth, ...walks, ...design], server);
   await server.close();
 }
 
@@ -72,7 +74,7 @@ async function own() {
 async function laboratory() {
   const model = await new Model().start();
   const server = await new Server(model).allowTools().offerModel("priced", 2.5, 10).start();
-  await run([...states, ...labTests, ...labTruth, ...safety, ...long], { server, model });
+  await run([...states, ...labTests, ...labTruth, ...reading, ...safety, ...long], { server, model });
   await server.close();
   model.close();
 }

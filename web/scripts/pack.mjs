@@ -28,6 +28,18 @@ function sources() {
 
 rmSync(OUT, { recursive: true, force: true });
 mkdirSync(OUT);
+const scripts = new Map(files(DIST).filter((path) => path.endsWith(".js")).map((path) => [relative(DIST, path), readFileSync(path, "utf8")]));
+
+/** Returns a script with those that it imports at once: not those that are loaded on demand. */
+function withImports(name, found = new Set()) {
+  if (found.has(name)) return found;
+  found.add(name);
+  for (const [, other] of scripts.get(name).matchAll(/(?:from|import)\s*"\.\/([^"]+\.js)"/g)) withImports(`assets/${other}`, found);
+  return found;
+}
+
+const [, entry] = /src="\.\/([^"]+\.js)"/.exec(readFileSync(join(DIST, "index.html"), "utf8"));
+const first = withImports(entry);
 let main = 0;
 const rows = files(DIST).map((path) => {
   const name = relative(DIST, path);
@@ -38,7 +50,7 @@ const rows = files(DIST).map((path) => {
   const packed = gzipSync(bytes, { level: constants.Z_BEST_COMPRESSION });
   // The system on which it was compressed is not part of it.
   packed[9] = 255;
-  if (ending === "js") main += packed.length;
+  if (first.has(name)) main += packed.length;
   const file = `${name.replaceAll("/", "-")}.gz`;
   writeFileSync(join(OUT, file), packed);
   return `    Asset { path: ${JSON.stringify(name)}, kind: ${JSON.stringify(kind)}, tag: "\\"${sha256(bytes).slice(0, 32)}\\"", packed: include_bytes!(${JSON.stringify(file)}) },`;

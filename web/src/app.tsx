@@ -7,6 +7,7 @@ import { Inbox } from "./inbox/inbox";
 import { useInbox } from "./inbox/data";
 import { Login } from "./login/login";
 import { Help } from "./shared/help";
+import { useIsPhone } from "./shared/phone";
 import { useKept } from "./shared/polled";
 import { go, usePlace } from "./shared/route";
 import { Toasts } from "./shared/toast";
@@ -37,6 +38,8 @@ export function App() {
 
 function Views() {
   const place = usePlace();
+  // The list of threads is a screen of its own there.
+  const isList = useIsPhone() && place.view === "threads";
   const [query, setQuery] = useState<ListQuery>({ words: "", status: undefined, limit: PAGE });
   const threads = useKept(useThreads(query));
   const inbox = useInbox();
@@ -54,7 +57,8 @@ function Views() {
         <Lost />
         {place.view === "inbox" && <Inbox tab={place.tab} inbox={inbox} onAnswered={refresh} />}
         {place.view === "thread" && <Chat key={place.thread} thread={place.thread} onChange={refresh} />}
-        {(place.view === "threads" || place.view === "new") && (
+        {isList && <h1 className="unseen">Threads</h1>}
+        {!isList && (place.view === "threads" || place.view === "new") && (
           <NewChat agent={place.view === "new" ? place.agent : undefined} />
         )}
       </main>

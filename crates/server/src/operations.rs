@@ -110,6 +110,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/threads/{thread_id}/runs/{run_id}", READ, "Read a run", &[]),
     ("delete", "/threads/{thread_id}/runs/{run_id}", RUN, "Delete a run", &[]),
     ("get", "/threads/{thread_id}/runs/{run_id}/join", READ, "Wait for the values of a run", &[]),
+    ("get", "/threads/{thread_id}/runs/{run_id}/log", READ, "Read the end of a run and the events of its log: supersteps, tasks, calls and their usage, without texts", &[]),
     ("get", "/threads/{thread_id}/runs/{run_id}/stream", READ, "Stream the events of a run, after `Last-Event-ID`", &[]),
     ("post", "/threads/{thread_id}/runs/{run_id}/cancel", RUN, "Cancel a run, and roll its work back with `action=rollback`", &[]),
     ("post", "/threads/{thread_id}/commands", COMMANDS, "Carry out a command of the protocol of threads", &["id", "method", "params"]),

@@ -26,6 +26,7 @@ export type Route =
   | "GET /threads/{thread_id}/runs"
   | "GET /threads/{thread_id}/runs/{run_id}"
   | "GET /threads/{thread_id}/runs/{run_id}/join"
+  | "GET /threads/{thread_id}/runs/{run_id}/log"
   | "GET /threads/{thread_id}/runs/{run_id}/stream"
   | "GET /threads/{thread_id}/state"
   | "GET /threads/{thread_id}/state/{checkpoint_id}"

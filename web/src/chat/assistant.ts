@@ -254,6 +254,14 @@ export function useChatRuntime(conversation: Conversation): AssistantRuntime {
   });
 }
 
+/** Returns the message of the user that an answer is for; `undefined` for an answer that the runtime does not have. */
+export function requestOf(runtime: AssistantRuntime, answer: string): { id: string; text: string } | undefined {
+  const { messages } = runtime.thread.getState();
+  const at = messages.findIndex(({ id }) => id === answer);
+  const request = messages.slice(0, Math.max(0, at)).findLast(({ role }) => role === "user");
+  return request && { id: request.id, text: request.content.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n\n") };
+}
+
 /** Returns the number of messages of the user after one of them; `undefined` for one that the runtime does not have. */
 export function countAfter(runtime: AssistantRuntime, message: string): number | undefined {
   const said = runtime.thread.getState().messages.filter(({ role }) => role === "user");

@@ -2,24 +2,22 @@ import { useEffect, useState } from "react";
 import type { Thread } from "../api/types";
 import { Absent } from "../shared/absent";
 import { RunPanel } from "../run/panel";
-import { titleOf, useProblem, useThread } from "../threads/data";
+import { useProblem, useThread, useTitle } from "../threads/data";
 import { useChatConnection } from "./connection";
 import { Conversation } from "./conversation";
 import { Head } from "./head";
 
-/** Width from which the details are shown beside the chat unless somebody closes them. */
-const WIDE = "(min-width: 1200px)";
-/** `undefined` until somebody chooses. */
-let choice: boolean | undefined;
+/** Name under which the browser stores that the details are shown. They are closed until somebody wants them. */
+const DETAILS = "details";
 
 /** A thread: its head, the conversation with its agent, and its details. */
 export function Chat({ thread: id, onChange }: { thread: string; onChange: () => void }) {
   const polled = useThread(id);
   const { data: thread, refresh } = polled;
   const connected = useChatConnection();
-  const [showsDetails, setShowsDetails] = useState(() => choice ?? window.matchMedia(WIDE).matches);
+  const [showsDetails, setShowsDetails] = useState(() => localStorage.getItem(DETAILS) === "open");
   const agent = thread?.metadata.assistant_id ?? thread?.metadata.graph_id;
-  const title = thread ? titleOf(thread) : undefined;
+  const title = useTitle(thread);
   useEffect(() => {
     if (title !== undefined) document.title = `${title} · Weftwork`;
     return () => void (document.title = "Weftwork");
@@ -31,8 +29,8 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
     onChange();
   };
   const toggle = () => {
-    choice = !showsDetails;
-    setShowsDetails(choice);
+    localStorage.setItem(DETAILS, showsDetails ? "closed" : "open");
+    setShowsDetails(!showsDetails);
   };
   return (
     <section className="chat" aria-label={title} data-run={showsDetails || undefined}>

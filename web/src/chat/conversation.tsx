@@ -3,12 +3,14 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { StoredMessage, Thread } from "../api/types";
 import { answeredOn } from "../inbox/data";
 import { sentenceOf } from "../question/first";
-import { conversationOf, countAfter, openCallsOf, useChatRuntime, type ChatThread } from "./assistant";
+import { toast } from "../shared/toast";
+import { conversationOf, countAfter, openCallsOf, requestOf, useChatRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
 import { forkBefore } from "./fork";
 import { Messages } from "./messages";
+import { storedRequestOf } from "./stored";
 import { drafts, firstTexts, take } from "./texts";
 import { ThreadTokens } from "./tokens";
 
@@ -29,16 +31,24 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
   const at = useRef(thread);
   at.current = thread;
   const { refuse } = connected;
-  const actions = useMemo<Actions>(
-    () => ({
+  const before = useRef(earlier);
+  before.current = earlier;
+  const actions = useMemo<Actions>(() => {
+    const fork: Actions["fork"] = (message, text) =>
+      forkBefore({ ...message, after: countAfter(runtime, message.id) }, at.current, own.chat.agent, text);
+    return {
       agent: own.chat.agent,
       answer: (call, answer) => own.answer(runtime, call, answer),
       refuse,
       retry: (message) => void own.retry(runtime, message).catch(refuse),
-      fork: (message, text) => forkBefore({ ...message, after: countAfter(runtime, message.id) }, at.current, own.chat.agent, text),
-    }),
-    [own, runtime, refuse],
-  );
+      retryInFork: (answer) => {
+        const request = requestOf(runtime, answer) ?? storedRequestOf(before.current, answer);
+        if (!request || request.text === "") return toast({ text: "The request of this answer has no text; edit it instead." });
+        fork(request, request.text).catch((error: Error) => toast({ text: error.message }));
+      },
+      fork,
+    };
+  }, [own, runtime, refuse]);
   const say = useCallback((text: string) => own.say(runtime, text), [own, runtime]);
   return (
     <AssistantRuntimeProvider runtime={runtime}>

@@ -31,6 +31,7 @@ export async function forkBefore(message: Said, thread: Thread, agent: string, t
   const path = { agent, thread_id: thread.thread_id };
   const found = storedOf(message, await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path }));
   if (!found) throw new Error("The messages of this thread have changed since they were read here; reload the page and edit the message again.");
+  if (found.parts.some(({ type }) => type === "file")) throw new Error("This message has files, which the page cannot send again; begin a new chat.");
   const before = found.metadata?.checkpointId;
   if (before === undefined) {
     throw new Error("This thread is a copy and has no checkpoint before this message; edit the message in the thread that was copied.");

@@ -53,6 +53,11 @@ export function Head({ thread, agent, connection, onChange, showsDetails, onDeta
           </span>
         </p>
       </div>
+      {agent !== undefined && (
+        <button className="export" onClick={() => exportThread(thread, agent, "md").catch((error: Error) => toast({ text: error.message }))}>
+          Export
+        </button>
+      )}
       <button aria-pressed={showsDetails} onClick={onDetails}>
         Details
       </button>

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState, type KeyboardEvent } from "react";
-import { Attach } from "./attach";
+import { Attach, withFiles } from "./attach";
+import { TextFileView, type TextFile } from "./files";
 
 interface Props {
   label: string;
@@ -19,6 +20,7 @@ interface Props {
 export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, initial = "" }: Props) {
   const [text, setText] = useState(initial);
   const [isSending, setIsSending] = useState(false);
+  const [files, setFiles] = useState<TextFile[]>([]);
   const input = useRef<HTMLTextAreaElement>(null);
   // The button of an answer is gone with its question, and the focus would be nowhere.
   useEffect(() => {
@@ -27,13 +29,16 @@ export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, 
   const draft = useRef(onDraft);
   draft.current = onDraft;
   useEffect(() => void draft.current?.(text), [text]);
+  const whole = withFiles(text.trim(), files);
   const send = async () => {
+    if (whole === "" || isSending) return;
     const said = text.trim();
-    if (said === "" || isSending) return;
     setIsSending(true);
-    const isTaken = await onText(said);
+    const isTaken = await onText(whole);
     setIsSending(false);
-    if (isTaken) setText((now) => (now.trim() === said ? "" : now));
+    if (!isTaken) return;
+    setText((now) => (now.trim() === said ? "" : now));
+    setFiles((now) => now.filter((file) => !files.includes(file)));
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
@@ -48,7 +53,14 @@ export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, 
         void send();
       }}
     >
-      <Attach onText={(added) => setText((before) => [before.trimEnd(), added].filter(Boolean).join("\n\n"))} />
+      {files.length > 0 && (
+        <div className="added" role="group" aria-label="Added files">
+          {files.map((file) => (
+            <TextFileView key={file.name} file={file} onRemove={() => setFiles(files.filter((one) => one !== file))} />
+          ))}
+        </div>
+      )}
+      <Attach onFile={(file) => setFiles((before) => [...before.filter(({ name }) => name !== file.name), file])} />
       <textarea
         ref={input}
         rows={1}
@@ -64,7 +76,7 @@ export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, 
           Stop
         </button>
       ) : (
-        <button className="primary" disabled={text.trim() === "" || isSending}>
+        <button className="primary" disabled={whole === "" || isSending}>
           Send
         </button>
       )}

@@ -1,8 +1,14 @@
 import { MarkdownTextPrimitive } from "@assistant-ui/react-markdown";
-import type { AnchorHTMLAttributes, ImgHTMLAttributes } from "react";
+import type { AnchorHTMLAttributes, HTMLAttributes, ImgHTMLAttributes, TableHTMLAttributes } from "react";
 import remarkGfm from "remark-gfm";
+import remarkMath, { type Options } from "remark-math";
+import { CodeBlock, CodeHead } from "./code";
+import { Formula } from "./formula";
+import { withFormulas } from "./formulas";
 
-const PLUGINS = [remarkGfm];
+// A single dollar is money unless `withFormulas` found a formula.
+const MATH: Options = { singleDollarTextMath: false };
+const PLUGINS: [typeof remarkGfm, [typeof remarkMath, Options]] = [remarkGfm, [remarkMath, MATH]];
 const SCHEMES = ["http:", "https:", "mailto:"];
 
 /** Returns the address of a link that may be followed. */
@@ -27,13 +33,37 @@ function Image({ alt, src }: ImgHTMLAttributes<HTMLImageElement>) {
   return <Link href={typeof src === "string" ? src : undefined}>[image: {alt || "without a name"}]</Link>;
 }
 
+/** A table that scrolls within its message. */
+function Table({ children }: TableHTMLAttributes<HTMLTableElement>) {
+  return (
+    <div className="wide" tabIndex={0} role="group" aria-label="Table">
+      <table>{children}</table>
+    </div>
+  );
+}
+
+/** Code within a line, or a formula. */
+function Inline({ className, children }: HTMLAttributes<HTMLElement>) {
+  if (className?.includes("math-inline")) return <Formula formula={String(children)} isDisplay={false} />;
+  return <code>{children}</code>;
+}
+
+function DisplayFormula({ code }: { code: string }) {
+  return <Formula formula={code.trim()} isDisplay />;
+}
+
+const COMPONENTS = { a: Link, img: Image, table: Table, code: Inline, SyntaxHighlighter: CodeBlock, CodeHeader: CodeHead };
+const BY_LANGUAGE = { math: { SyntaxHighlighter: DisplayFormula, CodeHeader: () => null } };
+
 /** Text of an agent. Its HTML is shown as text. */
 export function Markdown() {
   return (
     <MarkdownTextPrimitive
       className="markdown"
       remarkPlugins={PLUGINS}
-      components={{ a: Link, img: Image }}
+      components={COMPONENTS}
+      componentsByLanguage={BY_LANGUAGE}
+      preprocess={withFormulas}
       smooth={false}
       defer
     />

@@ -6,10 +6,11 @@ import {
   type TextMessagePartProps,
 } from "@assistant-ui/react";
 import { useState, type FormEvent, type KeyboardEvent } from "react";
-import { toast } from "../shared/toast";
+import { copyText } from "../shared/copy";
 import { CARDS } from "../tools";
 import { ToolCard } from "../tools/card";
 import { useActions } from "./context";
+import { FileView, TextFileView, withoutFiles } from "./files";
 import { LONG, LongText } from "./long-text";
 import { Markdown } from "./markdown";
 
@@ -24,7 +25,7 @@ export function UserMessage() {
   if (isEdited) return <Edit onEnd={() => setIsEdited(false)} />;
   return (
     <MessagePrimitive.Root className="message user" data-role="user">
-      <MessagePrimitive.Parts components={{ Text: Said }} />
+      <MessagePrimitive.Parts components={SAID} />
       <div className="acts">
         <Copy />
         {!isBusy && (
@@ -37,8 +38,19 @@ export function UserMessage() {
   );
 }
 
+const SAID = { Text: Said, File };
+
+/** A text of the user, and the files that were added to it. */
 function Said({ text }: TextMessagePartProps) {
-  return text.length > LONG ? <LongText text={text} /> : <p>{text}</p>;
+  const { text: said, files } = withoutFiles(text);
+  return (
+    <>
+      {said !== "" && (said.length > LONG ? <LongText text={said} /> : <p>{said}</p>)}
+      {files.map((file, at) => (
+        <TextFileView key={at} file={file} />
+      ))}
+    </>
+  );
 }
 
 function Edit({ onEnd }: { onEnd: () => void }) {
@@ -76,13 +88,8 @@ function Edit({ onEnd }: { onEnd: () => void }) {
 function Copy() {
   const text = useAuiState((state) => textOf(state.message.content));
   if (text === "") return null;
-  const copy = () =>
-    navigator.clipboard.writeText(text).then(
-      () => toast({ text: "Copied." }),
-      () => toast({ text: "The browser does not allow copying here." }),
-    );
   return (
-    <button className="quiet" onClick={copy}>
+    <button className="quiet" onClick={() => copyText(text)}>
       Copy
     </button>
   );
@@ -123,19 +130,20 @@ function Reasoning({ text }: ReasoningMessagePartProps) {
   );
 }
 
-/** A file is named, and not loaded. */
-function File({ mimeType }: FileMessagePartProps) {
-  return <p className="file">File ({mimeType})</p>;
+function File({ mimeType, data }: FileMessagePartProps) {
+  return <FileView mimeType={mimeType} url={data} />;
 }
 
 /** The state of a message, its usage, and its actions. */
 function Foot({ isEarlier }: { isEarlier: boolean }) {
   const message = useAuiState((state) => state.message);
   const isBusy = useAuiState((state) => state.thread.isRunning);
-  const { retry } = useActions();
+  const { retry, retryInFork } = useActions();
   const { status } = message;
   const error = status?.type === "incomplete" && status.reason === "error" ? errorText(status.error) : undefined;
-  const isReplaceable = !isEarlier && message.isLast && message.metadata.custom["isCopied"] !== true;
+  // A copy has no checkpoints of the messages that it came with.
+  const isCopied = message.metadata.custom["isCopied"] === true;
+  const isReplaceable = !isEarlier && message.isLast && !isCopied;
   const hasEnded = status?.type === "complete" || status?.type === "incomplete";
   return (
     <footer>
@@ -156,6 +164,11 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
           {isReplaceable && hasEnded && !isBusy && (
             <button className="quiet" onClick={() => retry(message.id)}>
               Retry
+            </button>
+          )}
+          {!isReplaceable && (isEarlier || !message.isLast) && !isCopied && !isBusy && (
+            <button className="quiet" title="Answers the same request again, in a fork of the thread" onClick={() => retryInFork(message.id)}>
+              Retry in a fork
             </button>
           )}
         </div>

@@ -27,6 +27,9 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   };
   return (
     <section className="new" aria-labelledby="new-title">
+      <a className="back" href={link({ view: "threads" })} aria-label="All threads">
+        ‹
+      </a>
       <h1 id="new-title">What can an agent do for you?</h1>
       {problem && (
         <p role="alert" className="problem">

@@ -54,3 +54,10 @@ export function fromStored(message: StoredMessage): ThreadMessageLike {
   const custom = { usage: metadata?.usage, isCopied: metadata?.runId === undefined };
   return { ...shown, status: status(message), metadata: { custom, unstable_data: facts(parts) } };
 }
+
+/** Returns the message of the user that a stored answer is for, with its text. */
+export function storedRequestOf(stored: StoredMessage[], answer: string): { id: string; text: string } | undefined {
+  const at = stored.findIndex(({ id }) => id === answer);
+  const request = stored.slice(0, Math.max(0, at)).findLast(({ role }) => role === "user");
+  return request && { id: request.id, text: request.parts.map(({ text }) => text ?? "").join("").trim() };
+}

@@ -28,7 +28,7 @@ function plusMessage(all: Sum, { metadata }: Counted): Sum {
 }
 
 /** Returns a cost in dollars, with two digits that say something: `$1.25`, `$0.00045`. */
-function dollarsOf(microUsd: number): string {
+export function dollarsOf(microUsd: number): string {
   const usd = microUsd / 1e6;
   const digits = usd < 0.095 ? { maximumSignificantDigits: 2 } : {};
   return usd.toLocaleString("en", { style: "currency", currency: "USD", ...digits });

@@ -1,25 +1,27 @@
 import { useState } from "react";
 import type { Checkpoint, Json, Thread } from "../api/types";
-import { Changes } from "../question/changes";
+import { copyText } from "../shared/copy";
 import { differences } from "../shared/diff";
 import { go } from "../shared/route";
+import { clock } from "../shared/time";
 import { toast } from "../shared/toast";
 import { copyThread } from "../threads/data";
 import { readState, useLoaded, type Loaded } from "./data";
-
-/** Maximum number of differences that are shown. */
-const SHOWN_MAX = 50;
+import { DiffTree, ValueTree } from "./tree";
+import { dueAt, wordsOf } from "./words";
 
 interface Props {
   thread: Thread;
   /** Newest first. */
   found: Checkpoint[];
+  /** The checkpoints, and those that were read beyond them. */
+  all: Checkpoint[];
   hasMore: boolean;
   onMore: () => void;
 }
 
 /** The checkpoints of a thread; the chosen one has its state, and what differs from another one. */
-export function Checkpoints({ thread, found, hasMore, onMore }: Props) {
+export function Checkpoints({ thread, found, all, hasMore, onMore }: Props) {
   const [chosen, setChosen] = useState<string>();
   if (found.length === 0) return <p className="none">Nothing has run yet.</p>;
   return (
@@ -30,10 +32,12 @@ export function Checkpoints({ thread, found, hasMore, onMore }: Props) {
         return (
           <li key={id}>
             <button aria-expanded={isOpen} onClick={() => setChosen(isOpen ? undefined : id)}>
-              <span>{nameOf(checkpoint)}</span>
+              <span>
+                {wordsOf(checkpoint, all)} <span className="due">{dueAt(checkpoint)}</span>
+              </span>
               {checkpoint.created_at && <time dateTime={checkpoint.created_at}>{clock(checkpoint.created_at)}</time>}
             </button>
-            {isOpen && <Detail thread={thread} checkpoint={checkpoint} all={found} />}
+            {isOpen && <Detail thread={thread} checkpoint={checkpoint} all={all} />}
           </li>
         );
       })}
@@ -46,22 +50,6 @@ export function Checkpoints({ thread, found, hasMore, onMore }: Props) {
       )}
     </ol>
   );
-}
-
-function clock(time: string): string {
-  return new Date(time).toLocaleTimeString("en-GB");
-}
-
-const SOURCES: Record<string, string> = { input: "input", update: "changed by hand", fork: "fork" };
-
-/** Returns the step of a checkpoint, and what is due at it. */
-function nameOf({ metadata, next, tasks }: Checkpoint): string {
-  const step = `Step ${metadata?.step ?? "?"}`;
-  const source = SOURCES[metadata?.source ?? ""];
-  const waits = tasks.some(({ interrupts }) => interrupts.length > 0);
-  if (next.includes("__start__")) return [step, source].filter(Boolean).join(" · ");
-  const due = next.length > 0 ? `${waits ? "waits in" : "next"} ${next.join(", ")}` : tasks.length > 0 ? tasks.map(({ name }) => name).join(", ") : "end";
-  return [step, source, due].filter(Boolean).join(" · ");
 }
 
 function Detail({ thread, checkpoint, all }: { thread: Thread; checkpoint: Checkpoint; all: Checkpoint[] }) {
@@ -85,7 +73,7 @@ function Detail({ thread, checkpoint, all }: { thread: Thread; checkpoint: Check
             .filter(({ checkpoint_id }) => checkpoint_id !== id)
             .map((one) => (
               <option key={one.checkpoint_id} value={one.checkpoint_id}>
-                {nameOf(one)}
+                {`${one.created_at ? clock(one.created_at) : ""} ${wordsOf(one, all)}`}
               </option>
             ))}
         </select>
@@ -115,32 +103,21 @@ function useStateAt(thread: string, checkpoint: string): Loaded<Json> {
 
 function State({ loaded: { data, problem } }: { loaded: LoadedState }) {
   if (problem) return <p className="problem">{problem}</p>;
+  if (data === undefined) return <p className="none">Loading…</p>;
   return (
-    <pre className="json" tabIndex={0} role="group" aria-label="State">
-      {data === undefined ? "Loading…" : JSON.stringify(data, null, 2)}
-    </pre>
+    <>
+      <ValueTree value={data} label="State" />
+      <button className="quiet" onClick={() => copyText(JSON.stringify(data, null, 2))}>
+        Copy as JSON
+      </button>
+    </>
   );
-}
-
-/** Returns a value without the members that are empty, which messages have many of. */
-function compact(value: Json | undefined): Json | undefined {
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map((item) => compact(item) ?? null);
-  const isEmpty = (member: Json) => member === null || (typeof member === "object" && Object.keys(member).length === 0);
-  const full = Object.entries(value).filter(([, member]) => !isEmpty(member));
-  return Object.fromEntries(full.map(([name, member]) => [name, compact(member) ?? null]));
 }
 
 function Diff({ before, after }: { before: LoadedState; after: LoadedState }) {
   const problem = before.problem ?? after.problem;
   if (problem) return <p className="problem">{problem}</p>;
   if (before.data === undefined || after.data === undefined) return <p className="none">Loading…</p>;
-  const all = differences(before.data, after.data);
-  const changes = all.slice(0, SHOWN_MAX).map(({ path, before, after }) => ({ path, before: compact(before), after: compact(after) }));
-  return (
-    <>
-      <Changes changes={changes} none="The states are equal." />
-      {all.length > SHOWN_MAX && <p className="none">{all.length - SHOWN_MAX} further differences.</p>}
-    </>
-  );
+  if (differences(before.data, after.data).length === 0) return <p className="none">The states are equal.</p>;
+  return <DiffTree before={before.data} after={after.data} label="Changes" />;
 }

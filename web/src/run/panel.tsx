@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useEffect, useState, type CSSProperties } from "react";
 import type { Thread } from "../api/types";
 import { useStore } from "../shared/store";
 import { Checkpoints } from "./checkpoints";
@@ -6,6 +6,8 @@ import { PAGE, readHistory, readTopology, useLoaded } from "./data";
 import type { RunFacts } from "./facts";
 import { Graph } from "./graph";
 import { progressOf } from "./progress";
+import { Runs } from "./runs";
+import { useWidth, WidthHandle } from "./width";
 
 interface Props {
   thread: Thread;
@@ -16,24 +18,29 @@ interface Props {
 /** The details of a thread: the graph of its agent with the state of the nodes, and the checkpoints. */
 export function RunPanel({ thread, agent, facts }: Props) {
   const live = useStore(facts);
+  const size = useWidth();
   const [limit, setLimit] = useState(PAGE);
   const { thread_id: id, status, updated_at } = thread;
   const topology = useLoaded(agent, (signal) => readTopology(agent, signal));
   // Checkpoints of a fast run are read once for several.
   const seen = useSettled(live.checkpoints, 250);
   const isQuiet = useQuiet(thread.thread_id);
-  const history = useLoaded(isQuiet && [id, status, updated_at, seen, limit].join(), (signal) => readHistory(id, limit + 1, signal));
+  const version = isQuiet && [id, status, updated_at, seen].join();
+  const history = useLoaded(version && `${version},${limit}`, (signal) => readHistory(id, limit + 1, signal));
   const found = history.data ?? [];
   const states = progressOf(found, live, status === "busy");
   const problem = topology.problem ?? history.problem;
   return (
-    <aside className="run" aria-label="Details">
+    <aside className="run" aria-label="Details" style={{ "--details": `${size.width}px` } as CSSProperties}>
+      <WidthHandle {...size} />
       {problem && <p className="problem">{problem}</p>}
       <h2>Graph</h2>
       {topology.data && <Graph topology={topology.data} states={states} />}
+      <h2>Runs</h2>
+      <Runs thread={thread} version={version} />
       <h2>Checkpoints</h2>
       {history.data && (
-        <Checkpoints thread={thread} found={found.slice(0, limit)} hasMore={found.length > limit} onMore={() => setLimit(limit + PAGE)} />
+        <Checkpoints thread={thread} found={found.slice(0, limit)} all={found} hasMore={found.length > limit} onMore={() => setLimit(limit + PAGE)} />
       )}
     </aside>
   );

@@ -31,7 +31,7 @@ export function Help() {
       const keys = before + event.key;
       before = event.key === "g" ? "g" : "";
       if (keys === "gi") go({ view: "inbox", tab: "open" });
-      else if (keys === "gn") go({ view: "threads" });
+      else if (keys === "gn") go({ view: "new" });
       else if (event.key === "?") dialog.current?.showModal();
       else if (event.key === "/") document.getElementById("search")?.focus();
       else return;

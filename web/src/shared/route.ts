@@ -3,7 +3,7 @@ import { useSyncExternalStore } from "react";
 
 export type Place =
   | { view: "threads" }
-  | { view: "new"; agent: string }
+  | { view: "new"; agent?: string }
   | { view: "thread"; thread: string }
   | { view: "inbox"; tab: InboxTab };
 
@@ -12,7 +12,7 @@ export type InboxTab = "open" | "answered";
 function read(hash: string): Place {
   const [, view, subject] = hash.slice(1).split("/").map(decodeURIComponent);
   if (view === "thread" && subject) return { view, thread: subject };
-  if (view === "new" && subject) return { view, agent: subject };
+  if (view === "new") return { view, agent: subject || undefined };
   if (view === "inbox") return { view, tab: subject === "answered" ? "answered" : "open" };
   return { view: "threads" };
 }
@@ -24,8 +24,10 @@ export function link(place: Place): string {
       return "#/";
     case "inbox":
       return place.tab === "open" ? "#/inbox" : "#/inbox/answered";
+    case "new":
+      return place.agent === undefined ? "#/new" : `#/new/${encodeURIComponent(place.agent)}`;
     default:
-      return `#/${place.view}/${encodeURIComponent(place.view === "thread" ? place.thread : place.agent)}`;
+      return `#/thread/${encodeURIComponent(place.thread)}`;
   }
 }
 

@@ -14,10 +14,23 @@ export function span(ms: number): string {
   return `${Math.floor(seconds / size)} ${name}`;
 }
 
+/** Returns a length of time for people who compare: `12 ms`, `3.4 s`, `2 min`. */
+export function lengthOf(ms: number): string {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  return ms < 60_000 ? `${(ms / 1000).toFixed(1)} s` : span(ms);
+}
+
 /** Returns the age of a time: `just now`, `3 min`. */
 export function age(time: string, now: number): string {
   const ms = now - Date.parse(time);
   return ms < 10_000 ? "just now" : span(ms);
+}
+
+/** Returns a time of the day; with its date if it is not of today. */
+export function clock(time: string): string {
+  const at = new Date(time);
+  const day = at.toDateString() === new Date().toDateString() ? "" : `${at.toLocaleDateString("en-GB")} `;
+  return `${day}${at.toLocaleTimeString("en-GB")}`;
 }
 
 /** Returns the present time, which moves on at an interval. */

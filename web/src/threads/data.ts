@@ -1,7 +1,9 @@
-import { useRef } from "react";
+import { useEffect, useRef } from "react";
 import { json, request } from "../api/http";
 import type { Assistant, Json, Thread } from "../api/types";
 import { usePolled } from "../shared/polled";
+import { Store, useStore } from "../shared/store";
+import { wordsOfMarkdown } from "../shared/words";
 
 /** Number of threads that the list grows by. */
 export const PAGE = 50;
@@ -50,8 +52,36 @@ export function statusWordsOf(thread: Thread): string {
 /** Ids that say nothing to a person. */
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
+/** First requests of threads without a title, by thread. */
+const requests = new Store<ReadonlyMap<string, string>>(new Map());
+
+function keepRequest(thread: string, request: string): void {
+  if (requests.read().get(thread) !== request) requests.set(new Map(requests.read()).set(thread, request));
+}
+
+/** Returns the title of a thread: the one it was given, or its first request. */
 export function titleOf(thread: Thread): string {
-  return thread.metadata.title || (UUID.test(thread.thread_id) ? "Untitled thread" : thread.thread_id);
+  return thread.metadata.title || requests.read().get(thread.thread_id) || (UUID.test(thread.thread_id) ? "Untitled thread" : thread.thread_id);
+}
+
+/** Draws the titles of threads again when a first request was read. */
+export function useTitles(): void {
+  useStore(requests);
+}
+
+/** Reads the first request of a thread that has no title, and returns its title. */
+export function useTitle(thread: Thread | null | undefined): string | undefined {
+  useTitles();
+  const id = thread && !thread.metadata.title && !requests.read().get(thread.thread_id) ? thread.thread_id : undefined;
+  const updated = thread?.updated_at;
+  useEffect(() => {
+    if (id === undefined) return;
+    const controller = new AbortController();
+    // The thread has another title then.
+    lastWords([id], controller.signal).catch(() => {});
+    return () => controller.abort();
+  }, [id, updated]);
+  return thread ? titleOf(thread) : undefined;
 }
 
 export function agentOf(thread: Thread): string | undefined {
@@ -89,17 +119,24 @@ function textOf(content: Json | undefined, type: Json | undefined): string {
 
 const LAST = Object.fromEntries([
   ["problem", "error.message"],
+  ["request", "values.messages[0].content"],
   ...[1, 2, 3].flatMap((back) => ["content", "type"].map((name) => [`${name}${back}`, `values.messages[-${back}].${name}`])),
 ]);
 
-/** Reads the last words of threads: of one that cannot be read, the reason. */
+/** Maximum length of the words of a thread. */
+const SHOWN_MAX = 160;
+
+/** Reads the last words of threads, and their first requests: of one that cannot be read, the reason. */
 async function lastWords(ids: string[], signal: AbortSignal): Promise<[string, string][]> {
   const body = { ids, limit: ids.length, select: ["thread_id"], extract: LAST };
   const found = await json<{ thread_id: string; extracted: Record<string, Json> }[]>("POST /threads/search", { body, signal });
   return found.map(({ thread_id, extracted }) => {
+    const request = wordsOfMarkdown(textOf(extracted.request, undefined).slice(0, 4 * SHOWN_MAX)).slice(0, SHOWN_MAX / 2);
+    if (request !== "") keepRequest(thread_id, request);
     const texts = [1, 2, 3].map((back) => textOf(extracted[`content${back}`], extracted[`type${back}`]));
     const problem = typeof extracted.problem === "string" ? extracted.problem : "";
-    return [thread_id, (texts.find((text) => text !== "") ?? problem).slice(0, 160)];
+    const words = wordsOfMarkdown((texts.find((text) => text !== "") ?? problem).slice(0, 4 * SHOWN_MAX));
+    return [thread_id, words.slice(0, SHOWN_MAX)];
   });
 }
 

@@ -6,7 +6,7 @@ import type { Polled } from "../shared/polled";
 import { link, type Place } from "../shared/route";
 import { ThemeChoice } from "../shared/theme";
 import { age, useNow } from "../shared/time";
-import { agentOf, FILTERS, PAGE, STATUS, statusOf, titleOf, type ListQuery, type Status, type ThreadList } from "./data";
+import { agentOf, FILTERS, PAGE, STATUS, statusOf, titleOf, useTitles, type ListQuery, type Status, type ThreadList } from "./data";
 import { useDeleted } from "./deleted";
 
 interface Props {
@@ -20,6 +20,7 @@ interface Props {
 
 /** The list of threads, with the ways to a new one and to the inbox. */
 export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
+  useTitles();
   const deleted = useDeleted();
   const list = threads.data;
   const shown = list?.threads.filter(({ thread_id }) => !deleted.has(thread_id));
@@ -35,7 +36,7 @@ export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
         <ThemeChoice />
       </header>
       <div className="ways">
-        <a className="primary" href={link({ view: "threads" })} aria-current={place.view === "threads" ? "page" : undefined}>
+        <a className="primary" href={link({ view: "new" })} aria-current={place.view === "new" ? "page" : undefined}>
           New chat
         </a>
         <a href={link({ view: "inbox", tab: "open" })} aria-current={place.view === "inbox" ? "page" : undefined}>

@@ -36,6 +36,7 @@ pub(super) fn routes() -> Router<Service> {
         .route("/threads/{thread}/runs/stream", post(stream))
         .route("/threads/{thread}/runs/{run}", get(one).delete(delete))
         .route("/threads/{thread}/runs/{run}/join", get(join))
+        .route("/threads/{thread}/runs/{run}/log", get(read_log))
         .route("/threads/{thread}/runs/{run}/stream", get(follow))
         .route("/threads/{thread}/runs/{run}/cancel", post(cancel))
         .route("/runs", post(create))
@@ -228,6 +229,13 @@ async fn join(service: Service, Path((thread, run)): Path<(String, String)>) -> 
     let waiting = service.clone();
     let values = async move { waiting.end(&run).await };
     Ok(awaited::response(service, headers, Box::pin(values)))
+}
+
+async fn read_log(
+    service: Service,
+    Path((thread, run)): Path<(String, String)>,
+) -> Result<Json<Value>> {
+    Ok(Json(service.run_log(&run_at(&service, &thread, &run).await?).await?))
 }
 
 /// The parameters of a stream. Clients repeat the parameter of the modes, or separate them by commas.

@@ -27,10 +27,11 @@ struct Asset {
 }
 
 const ASSETS: &[Asset] = include!("../../ui/assets.in");
-/// The page loads nothing of other hosts, and no scripts but its own files.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
-                      frame-ancestors 'none'";
+/// The page loads nothing of other hosts, and no scripts but its own files. Images of messages are
+/// part of their addresses.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+                      img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
+                      form-action 'none'; frame-ancestors 'none'";
 /// Files in this folder have their hash in their name.
 const HASHED: &str = "assets/";
 

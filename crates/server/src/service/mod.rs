@@ -13,6 +13,7 @@ mod inbox;
 mod invented;
 mod items;
 mod protocol;
+mod run_log;
 mod runs;
 mod state_messages;
 mod states;

@@ -18,8 +18,6 @@ use weftwork_types::{CheckpointId, RunId, ThreadId};
 /// Time after the end of a run for which a client that names no event receives its events. The events
 /// of a run that waits for answers are received at any time.
 const RECENT: Duration = Duration::from_secs(60);
-/// Number of events of a log that are read at once.
-const LOG_PAGE: usize = 256;
 
 impl Service {
     /// Returns the begin of the events of a thread for a client: after the event that it names, or
@@ -158,25 +156,12 @@ impl Service {
 
     /// Reads the graphs of a run from its log.
     pub(crate) async fn tree(&self, row: &RunRow) -> Result<Tree> {
-        let run = &row.new.at;
         let mut tree = Tree::new(self.name_of(&row.new.graph).to_owned());
-        let mut last = 0;
-        loop {
-            let page = match self.store().events(self.who(), run, last, LOG_PAGE).await {
-                Err(StoreError::Dropped { oldest, .. }) if oldest > last + 1 => {
-                    last = oldest - 1;
-                    continue;
-                }
-                page => page?,
-            };
-            for stored in &page {
-                tree.follow(&stored.event, None);
-                last = stored.seq;
-            }
-            if page.len() < LOG_PAGE {
-                return Ok(tree);
-            }
-        }
+        self.read_events(&row.new.at, |stored| {
+            tree.follow(&stored.event, None);
+        })
+        .await?;
+        Ok(tree)
     }
 
     /// Returns the run that a request names, or the newest one that is active: it has not ended, or

@@ -206,3 +206,28 @@ async fn a_request_with_a_key_has_one_run_however_often_it_comes() {
         assert_eq!(one.json()["out"], "echo:ten", "{}", one.body);
     }
 }
+
+#[tokio::test]
+async fn the_log_of_a_run_has_its_calls_and_supersteps_and_no_texts() {
+    let client = crate::chat::client().await;
+    let thread = client.thread().await;
+    let input =
+        json!({"messages": [{"role": "user", "content": "Refund order A1002, amount 40."}]});
+    let body = json!({"assistant_id": "desk", "input": input});
+    client.post(&format!("{thread}/runs/wait"), body).await;
+    let runs = client.get(&format!("{thread}/runs")).await.json();
+    let run = runs[0]["run_id"].as_str().expect("an id");
+    let log = client.get(&format!("{thread}/runs/{run}/log")).await.json();
+    assert_eq!((&log["run_id"], &log["status"]), (&json!(run), &json!("interrupted")), "{log}");
+    assert!(log["ended_at"].is_string(), "{log}");
+    let events = log["events"].as_array().expect("a list");
+    let kinds: Vec<_> = events.iter().map(|one| one["event"]["type"].as_str()).collect();
+    for kind in ["run_started", "checkpoint", "usage_report", "human_input_required", "done"] {
+        assert!(kinds.contains(&Some(kind)), "`{kind}` is not in {kinds:?}");
+    }
+    assert!(!kinds.contains(&Some("message_final")), "{kinds:?}");
+    let is_ordered = events.is_sorted_by_key(|one| one["seq"].as_u64());
+    assert!(is_ordered && events.iter().all(|one| one["at"].is_u64()), "{log}");
+    let missing = format!("{thread}/runs/019f3ad0-8c56-7c10-b2f5-0a4a2a4f6f11/log");
+    assert_eq!(client.get(&missing).await.status, StatusCode::NOT_FOUND);
+}
