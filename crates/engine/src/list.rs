@@ -265,7 +265,7 @@ impl<T: Clone> List<T> {
 impl<T: Keyed> List<T> {
     /// Position of the last item with this id.
     #[must_use]
-    pub(crate) fn position_of(&self, id: &T::Id) -> Option<usize> {
+    pub fn position_of(&self, id: &T::Id) -> Option<usize> {
         let is_it = |at: usize| self.get(at).is_some_and(|item| item.id() == id);
         let later = (self.covered()..self.len).rev().find(|at| is_it(*at));
         later.or_else(|| self.ids.as_ref()?.last(hash_id(id), is_it))

@@ -14,4 +14,5 @@ mod walk;
 
 pub use documents::Documents;
 pub use folder::{Folder, LINE_CHARS_MAX, TEXT_BYTES_MAX};
-pub use walk::{ENTRIES_MAX, FILE_BYTES_MAX};
+pub use root::PARTS_MAX;
+pub use walk::{BYTES_MAX, DEPTH_MAX, ENTRIES_MAX, FILE_BYTES_MAX, TIME_MAX};

@@ -9,7 +9,7 @@ use std::path::Path;
 use weftwork_tools::ToolError;
 
 /// Maximum number of parts of a path.
-pub(crate) const PARTS_MAX: usize = 64;
+pub const PARTS_MAX: usize = 64;
 
 /// An open folder. It stays the same if the name of the folder becomes that of another one.
 #[derive(Debug)]

@@ -16,11 +16,11 @@ pub const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Maximum number of entries that a search looks at.
 pub const ENTRIES_MAX: u32 = 50_000;
 /// Maximum number of bytes that a search reads.
-pub(crate) const BYTES_MAX: u64 = 128 * 1024 * 1024;
+pub const BYTES_MAX: u64 = 128 * 1024 * 1024;
 /// Maximum time of a search.
-pub(crate) const TIME_MAX: Duration = Duration::from_secs(5);
+pub const TIME_MAX: Duration = Duration::from_secs(5);
 /// Maximum depth of searched folders.
-pub(crate) const DEPTH_MAX: u32 = 32;
+pub const DEPTH_MAX: u32 = 32;
 
 /// A visit of a text file: its path and its text. `false` ends the walk.
 pub(crate) type Visit<'a> = dyn FnMut(&str, &str) -> bool + 'a;

@@ -156,7 +156,7 @@ impl Engine {
     }
 
     /// Truncates a session to its first `len` tokens.
-    pub(crate) fn rewind(&self, session: &mut Session, len: usize) {
+    pub fn rewind(&self, session: &mut Session, len: usize) {
         if len < session.tokens.len() {
             session.tokens.truncate(len);
             session.memory.truncate(len);

@@ -81,7 +81,7 @@ struct Stored {
 impl LockFile {
     /// The path of the lock file of a file of servers: `mcp.lock` for `mcp.json`.
     #[must_use]
-    pub(crate) fn path_of(servers: &Path) -> PathBuf {
+    pub fn path_of(servers: &Path) -> PathBuf {
         servers.with_extension("lock")
     }
 

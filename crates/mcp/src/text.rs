@@ -6,7 +6,7 @@ pub(crate) use weftwork_types::tool::is_hidden;
 /// Returns a text without terminal sequences and without characters that are not displayed: control
 /// characters other than line breaks and tabs, direction marks, joiners, tags and fillers.
 #[must_use]
-pub(crate) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {

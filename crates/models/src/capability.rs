@@ -93,7 +93,7 @@ impl Capability {
 
     /// Returns `true` if a request asks for it.
     #[must_use]
-    pub(crate) fn is_asked_by(self, request: &ChatRequest) -> bool {
+    pub fn is_asked_by(self, request: &ChatRequest) -> bool {
         match self {
             Self::Temperature => request.temperature.is_some(),
             Self::TopP => request.top_p.is_some(),

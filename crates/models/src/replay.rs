@@ -65,7 +65,7 @@ impl ReplayModel {
     ///
     /// # Errors
     /// [`ModelError::NotRecorded`] with request 0 if it cannot be read.
-    pub(crate) fn from_json(file: &str, json: &[u8]) -> Result<Self, ModelError> {
+    pub fn from_json(file: &str, json: &[u8]) -> Result<Self, ModelError> {
         let bad =
             |reason: String| ModelError::NotRecorded { file: file.to_owned(), index: 0, reason };
         let cassette: Cassette =

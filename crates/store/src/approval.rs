@@ -20,7 +20,7 @@ use weftwork_types::interrupt::Interrupt;
 use weftwork_types::{InterruptId, Principal, ThreadId, Timestamp};
 
 /// Kind of the sequences of approvals; the key is a thread and a slash.
-pub(crate) const APPROVALS: &str = "thread:approval";
+pub const APPROVALS: &str = "thread:approval";
 /// Maximum number of refused answers to one question that are recorded. Further ones are refused
 /// without a record.
 pub const REFUSALS_MAX: usize = 16;

@@ -17,7 +17,7 @@ use weftwork_types::shown::present;
 use weftwork_types::{Principal, RunId, ThreadId, Timestamp};
 
 /// Kind of the sequences of artifacts; the key is the id.
-pub(crate) const ARTIFACTS: &str = "thread:artifact";
+pub const ARTIFACTS: &str = "thread:artifact";
 /// Kind of the sequences of lapses; the key is a time and an id.
 const LAPSES: &str = "artifact_lapse";
 const FORMAT: u32 = 2;

@@ -206,7 +206,7 @@ pub fn thread_id_taken(thread: &ThreadId) -> StoreError {
 
 /// Creates the error for an import of an item whose name exists.
 #[must_use]
-pub(crate) fn item_exists(item: &Item) -> StoreError {
+pub fn item_exists(item: &Item) -> StoreError {
     StoreError::Conflict {
         location: place_of_item(item),
         expected: "no item of this name, or the same".to_owned(),

@@ -196,7 +196,7 @@ pub fn first_status(new: &NewRun, is_delayed: bool) -> RunStatus {
 /// delay no run that [continues](NewRun::continues) the thread, whether it answers a question or comes
 /// at its time. Activities that wait delay activities only.
 #[must_use]
-pub(crate) fn delays(unfinished: &RunRow, new: &NewRun) -> bool {
+pub fn delays(unfinished: &RunRow, new: &NewRun) -> bool {
     let passes = new.continues() || unfinished.new.options.mailbox.is_some();
     new.is_sent() || unfinished.status != RunStatus::Queued || !passes
 }
@@ -214,7 +214,7 @@ pub enum Gate {
 /// Returns the gate of a mailbox, given the metadata of its thread and if the thread has an open
 /// question. A question and its answer are one activity, so that no other one comes between them.
 #[must_use]
-pub(crate) fn gate(metadata: &Metadata, asks: bool) -> Gate {
+pub fn gate(metadata: &Metadata, asks: bool) -> Gate {
     if asks || is_terminated(metadata) { Gate::Shut } else { Gate::Open }
 }
 

@@ -41,7 +41,7 @@ pub struct OrphanCursor {
 impl OrphanPage {
     /// Returns `true` for the runs of a graph that the page includes.
     #[must_use]
-    pub(crate) fn has_graph(&self, graph: &str) -> bool {
+    pub fn has_graph(&self, graph: &str) -> bool {
         self.graphs.as_ref().is_none_or(|graphs| graphs.iter().any(|known| known == graph))
     }
 

@@ -75,7 +75,7 @@ impl NewRun {
 
     /// Returns `true` if the run begins at a later time than that of its creation.
     #[must_use]
-    pub(crate) fn begins_later(&self) -> bool {
+    pub fn begins_later(&self) -> bool {
         self.options.begins_later(self.created_at).is_some()
     }
 }

@@ -12,33 +12,33 @@ pub mod code {
     pub use weftwork_types::tool::code::*;
 
     /// The policy does not allow the call.
-    pub(crate) const POLICY_DENIED: ErrorCode = ErrorCode("W0403");
+    pub const POLICY_DENIED: ErrorCode = ErrorCode("W0403");
     /// A person refused the call.
-    pub(crate) const APPROVAL_DENIED: ErrorCode = ErrorCode("W0404");
+    pub const APPROVAL_DENIED: ErrorCode = ErrorCode("W0404");
     /// The approval was given for a different call.
-    pub(crate) const APPROVAL_MISMATCH: ErrorCode = ErrorCode("W0405");
+    pub const APPROVAL_MISMATCH: ErrorCode = ErrorCode("W0405");
     /// The tool reported a failure.
     pub const TOOL_FAILED: ErrorCode = ErrorCode("W0406");
     /// The tool panicked.
-    pub(crate) const TOOL_PANICKED: ErrorCode = ErrorCode("W0407");
+    pub const TOOL_PANICKED: ErrorCode = ErrorCode("W0407");
     /// The tool exceeded its time limit.
     pub const TOOL_TIMED_OUT: ErrorCode = ErrorCode("W0408");
     /// The result violates the tool's declared schema.
-    pub(crate) const INVALID_RESULT: ErrorCode = ErrorCode("W0409");
+    pub const INVALID_RESULT: ErrorCode = ErrorCode("W0409");
     /// The result is too large.
-    pub(crate) const RESULT_TOO_LARGE: ErrorCode = ErrorCode("W0410");
+    pub const RESULT_TOO_LARGE: ErrorCode = ErrorCode("W0410");
     /// The tool does not declare which members of its result may be shown.
-    pub(crate) const NOTHING_SHOWN: ErrorCode = ErrorCode("W0411");
+    pub const NOTHING_SHOWN: ErrorCode = ErrorCode("W0411");
     /// The call was interrupted.
-    pub(crate) const CANCELLED: ErrorCode = ErrorCode("W0412");
+    pub const CANCELLED: ErrorCode = ErrorCode("W0412");
     /// The tool cannot be reached.
-    pub(crate) const TOOL_UNAVAILABLE: ErrorCode = ErrorCode("W0414");
+    pub const TOOL_UNAVAILABLE: ErrorCode = ErrorCode("W0414");
     /// The journal record of a call cannot be read.
-    pub(crate) const RECORD_UNREADABLE: ErrorCode = ErrorCode("W0415");
+    pub const RECORD_UNREADABLE: ErrorCode = ErrorCode("W0415");
     /// A call cannot be recorded.
-    pub(crate) const NOT_RECORDED: ErrorCode = ErrorCode("W0416");
+    pub const NOT_RECORDED: ErrorCode = ErrorCode("W0416");
     /// The tool's questions to a person are over a limit or cannot be asked.
-    pub(crate) const QUESTIONS_REFUSED: ErrorCode = ErrorCode("W0417");
+    pub const QUESTIONS_REFUSED: ErrorCode = ErrorCode("W0417");
     /// The call dispatches more events to its session than a call may.
     pub const TOO_MANY_EVENTS: ErrorCode = ErrorCode("W0620");
 }

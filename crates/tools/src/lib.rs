@@ -48,9 +48,9 @@ pub use policy::{
     SharedRules, ToolPattern,
 };
 pub use runner::{
-    AskingCall, Executed, HumanCall, LeftOpen, PendingCall, Prepared, QUESTION_BYTES_MAX,
-    QUESTIONS_MAX, ROUNDS_MAX, ReadyCall, STATE_BYTES_MAX, ToolRunner, UnknownAnswer, UnknownCall,
-    UnknownQuestion, not_decided, tool_result,
+    ARTIFACT_TTL, AskingCall, Executed, HumanCall, LeftOpen, PendingCall, Prepared,
+    QUESTION_BYTES_MAX, QUESTIONS_MAX, RESULT_BYTES_MAX, ROUNDS_MAX, ReadyCall, STATE_BYTES_MAX,
+    ToolRunner, UnknownAnswer, UnknownCall, UnknownQuestion, not_decided, tool_result,
 };
 pub use schema::{WHOLE, args_schema, input_schema, output_schema};
 pub use tool::{DEFAULT_TIMEOUT, Reconcile, Tool};

@@ -23,7 +23,7 @@ pub const ASK_HUMAN: &str = "ask_human";
 /// [`ToolBoxError::Name`] if a name without server is not lower snake case or too long, if the server
 /// of `server/tool` contains other characters than ASCII letters, digits, `_`, `-` and `.`, or if the
 /// tool is too long or has characters that are not displayed.
-pub(crate) fn wire_name(canonical: &str) -> Result<String, ToolBoxError> {
+pub fn wire_name(canonical: &str) -> Result<String, ToolBoxError> {
     let valid = match canonical.split_once('/') {
         Some((server, tool)) => is_server_name(server) && is_tool_name(tool),
         None => is_snake_case(canonical) && canonical.len() <= WIRE_NAME_CHARS_MAX,

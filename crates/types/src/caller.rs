@@ -49,6 +49,15 @@ impl CallOrigin {
             Self::Run(caller) => Some(caller),
         }
     }
+
+    /// Returns the billing identity of the call.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        match self {
+            Self::Program(caller) => caller,
+            Self::Run(graph) => &graph.caller,
+        }
+    }
 }
 
 impl Caller {

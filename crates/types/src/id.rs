@@ -35,12 +35,12 @@ pub struct InvalidId {
 }
 
 /// Maximum length of an id that this system chooses, in characters.
-pub(crate) const ID_CHARS_MAX: usize = 128;
+pub const ID_CHARS_MAX: usize = 128;
 /// Maximum length of an id that another system may have chosen, such as that of a mail, in
 /// characters.
-pub(crate) const FOREIGN_ID_CHARS_MAX: usize = 256;
+pub const FOREIGN_ID_CHARS_MAX: usize = 256;
 /// A character that no id has and that sorts after all others.
-pub(crate) const AFTER_ALL_IDS: char = char::MAX;
+pub const AFTER_ALL_IDS: char = char::MAX;
 
 /// Namespace of the UUIDs that stand for ids of threads; see [`ThreadId::uuid`].
 const THREADS: Uuid = Uuid::from_u128(0x2f7a_6c1e_94b3_4d0a_8e55_b1c9_73d2_0f46);

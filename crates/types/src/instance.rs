@@ -90,7 +90,7 @@ impl AgentRuntimeErrorKind {
 
     /// Returns the kind with this code.
     #[must_use]
-    pub(crate) fn of_code(code: &str) -> Option<Self> {
+    pub fn of_code(code: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| known.0 == code).map(|(kind, _)| *kind)
     }
 }

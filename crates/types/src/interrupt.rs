@@ -144,7 +144,7 @@ pub enum Ask {
 impl Ask {
     /// Returns the content with the shown form of results of tools.
     #[must_use]
-    pub(crate) fn into_shown(self) -> Self {
+    pub fn into_shown(self) -> Self {
         match self {
             Self::Value { mut value } => {
                 show(&mut value);

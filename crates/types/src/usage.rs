@@ -175,7 +175,7 @@ impl Usage {
 
     /// Returns the difference of each amount, at least zero.
     #[must_use]
-    pub(crate) fn saturating_sub(self, other: Self) -> Self {
+    pub fn saturating_sub(self, other: Self) -> Self {
         Self {
             model_calls: self.model_calls.saturating_sub(other.model_calls),
             tool_calls: self.tool_calls.saturating_sub(other.tool_calls),

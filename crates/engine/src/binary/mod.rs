@@ -2,8 +2,7 @@
 
 mod reference;
 
-pub(crate) use reference::REPEATS_MAX;
-pub use reference::{ExternalRefs, ReferenceRow, RowSlice, Text, ValueLocation};
+pub use reference::{ExternalRefs, REPEATS_MAX, ReferenceRow, RowSlice, Text, ValueLocation};
 
 use crate::error::EngineError;
 use reference::TEXT_MIN;

@@ -7,7 +7,7 @@ use weftwork_types::canonical::Hash;
 
 /// Maximum sum of the bytes of blobs that a row references again. Each reference is read
 /// separately, so without a limit a small row could request any amount of memory.
-pub(crate) const REPEATS_MAX: u64 = 1 << 30;
+pub const REPEATS_MAX: u64 = 1 << 30;
 
 /// Minimum length in bytes of values that are searched for in another row.
 pub(super) const TEXT_MIN: usize = 64;

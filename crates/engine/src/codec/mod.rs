@@ -22,8 +22,8 @@ mod output;
 mod tests;
 
 pub use crate::binary::{
-    ExternalRefs, INLINE_MAX, Reader, ReferenceRow, RowSlice, Stored, Text, VERSION, ValueLocation,
-    Writer,
+    ExternalRefs, INLINE_MAX, REPEATS_MAX, Reader, ReferenceRow, RowSlice, Stored, Text, VERSION,
+    ValueLocation, Writer,
 };
 pub use crate::plan::{Layout, LayoutId, Mapped};
 pub use encode::encode;

@@ -221,7 +221,7 @@ impl Plan {
     /// Returns `true` if names that the graph does not have are left out, and `false` if they are
     /// errors.
     #[must_use]
-    pub(crate) fn ignores_unknown(&self) -> bool {
+    pub fn ignores_unknown(&self) -> bool {
         self.unknown == Unknown::Ignore
     }
 
@@ -341,7 +341,7 @@ impl Plan {
 
     /// The name of a trigger, as shown in streams.
     #[must_use]
-    pub(crate) fn trigger_name(&self, index: TriggerIdx) -> &str {
+    pub fn trigger_name(&self, index: TriggerIdx) -> &str {
         self.triggers.get(index.0).map_or("", |t| t.name.as_str())
     }
 
@@ -357,7 +357,7 @@ impl Plan {
 
     /// Hash of nodes and channels: two builds with one fingerprint can load each other's threads.
     #[must_use]
-    pub(crate) fn fingerprint(&self) -> Hash {
+    pub fn fingerprint(&self) -> Hash {
         self.fingerprint
     }
 }

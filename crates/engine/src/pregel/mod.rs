@@ -367,11 +367,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`EngineError`] if it is not an object, or names an unknown channel.
-    pub(crate) fn known_writes(
-        &self,
-        by: &str,
-        json: &serde_json::Value,
-    ) -> Result<Writes, EngineError> {
+    pub fn known_writes(&self, by: &str, json: &serde_json::Value) -> Result<Writes, EngineError> {
         let serde_json::Value::Object(members) = json else {
             if json.is_null() {
                 return Ok(Writes::new());

@@ -110,7 +110,7 @@ impl StoredStep {
 
     /// Operation that made the checkpoint.
     #[must_use]
-    pub(crate) fn source(&self) -> Source {
+    pub fn source(&self) -> Source {
         self.checkpoint.metadata.source
     }
 

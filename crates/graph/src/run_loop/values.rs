@@ -82,7 +82,7 @@ pub(crate) fn flow_result(plan: &Plan, output: &TaskOutput) -> Option<Json> {
 
 /// Writes as an object, the last one of each channel.
 #[must_use]
-pub(crate) fn last_writes(writes: &[(String, Written)]) -> serde_json::Value {
+pub fn last_writes(writes: &[(String, Written)]) -> serde_json::Value {
     let members = writes.iter().map(|(name, write)| {
         let (Written::Put(json) | Written::Overwrite(json)) = write;
         (name.clone(), json.clone())

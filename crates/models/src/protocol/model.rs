@@ -85,7 +85,7 @@ impl HttpModel {
 
     /// Returns the model with a price.
     #[must_use]
-    pub(crate) fn with_price(self, price: Option<Price>) -> Self {
+    pub fn with_price(self, price: Option<Price>) -> Self {
         Self { price, ..self }
     }
 }

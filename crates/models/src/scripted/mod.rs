@@ -22,7 +22,7 @@ use std::time::Duration;
 use weftwork_types::port::Clock;
 
 /// The label shown with all answers.
-pub(crate) const LABEL: &str = "scripted model: deterministic rules, not a language model";
+pub const LABEL: &str = "scripted model: deterministic rules, not a language model";
 
 /// The beginning of each text that the rules give as an answer.
 pub const MARK: &str = "[scripted model] ";

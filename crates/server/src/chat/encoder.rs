@@ -15,7 +15,7 @@ pub enum Protocol {
 
 impl Protocol {
     /// All formats, with their names in requests.
-    pub(crate) const ALL: [(Self, &str); 2] =
+    pub const ALL: [(Self, &str); 2] =
         [(Self::UiMessageStream, "ui-message-stream"), (Self::DataStream, "data-stream")];
 
     /// Returns the headers by which clients recognise the format.

@@ -19,6 +19,12 @@ impl Key {
         &self.0
     }
 
+    /// Returns the bytes.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// Returns the range of this key alone and the keys that begin with it.
     pub(super) fn range(self) -> KeyRange {
         let mut end = self.0.clone();

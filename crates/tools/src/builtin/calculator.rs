@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Maximum length of an expression, in characters.
-pub(crate) const EXPRESSION_CHARS_MAX: usize = 1_000;
+pub const EXPRESSION_CHARS_MAX: usize = 1_000;
 /// Maximum nesting of parentheses, signs and powers.
-pub(crate) const NESTING_MAX: usize = 50;
+pub const NESTING_MAX: usize = 50;
 
 const FUNCTIONS: &str = "abs, ceil, cos, exp, floor, ln, log10, max, min, round, sin, sqrt, tan, and the constants e, pi";
 

@@ -24,6 +24,7 @@ mod knowledge;
 mod repository;
 mod web;
 
+pub use calculator::{EXPRESSION_CHARS_MAX, NESTING_MAX};
 pub use html::text_of as html_text;
 pub use knowledge::{ItemKnowledge, Knowledge, Passage};
 pub use repository::{CodeMatch, CodeQuery, CodeSearch, FileText, Repository};
@@ -36,6 +37,9 @@ use weftwork_types::port::Egress;
 
 /// Maximum number of hits that a search returns.
 pub const HITS_MAX: u32 = 20;
+
+/// Maximum length of a query, in characters.
+pub const QUERY_CHARS_MAX: usize = 1_000;
 
 /// Built-in tools, with the port that they use.
 #[derive(Debug, Clone)]

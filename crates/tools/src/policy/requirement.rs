@@ -21,7 +21,7 @@ pub struct Requirements {
 impl Requirements {
     /// Returns `true` if the requirements refer to earlier calls.
     #[must_use]
-    pub(crate) fn look_back(&self) -> bool {
+    pub fn look_back(&self) -> bool {
         !self.after.is_empty() || self.calls_per_run.is_some()
     }
 

@@ -30,10 +30,10 @@ use weftwork_types::port::Dependencies;
 use weftwork_types::tool::{ToolOutcome, ToolSpec};
 
 /// The default for the maximum size of a result, in bytes of JSON.
-pub(crate) const RESULT_BYTES_MAX: usize = 256 * 1024;
+pub const RESULT_BYTES_MAX: usize = 256 * 1024;
 
 /// The default for the time for which results over the maximum size are stored by reference.
-pub(crate) const ARTIFACT_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const ARTIFACT_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Executes tool calls; no other code does. Cheap to clone.
 ///

@@ -274,6 +274,12 @@ impl ReadyCall {
             Plan::Run(_) | Plan::Answer(_) => None,
         }
     }
+
+    /// The id of the call.
+    #[must_use]
+    pub fn tool_call_id(&self) -> &ToolCallId {
+        &self.head.tool_call_id
+    }
 }
 
 impl PendingCall {

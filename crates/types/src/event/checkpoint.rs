@@ -36,7 +36,7 @@ impl CheckpointStored {
     /// Returns `true` if the checkpoint closes a superstep of the outermost graph in which nodes
     /// ran. A checkpoint of a subgraph does not.
     #[must_use]
-    pub(crate) fn is_step(&self) -> bool {
+    pub fn is_step(&self) -> bool {
         self.source == CheckpointSource::Loop && self.ns.is_empty() && !self.ended.is_empty()
     }
 }

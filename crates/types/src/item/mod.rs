@@ -17,7 +17,7 @@ pub use query::{Fit, ItemQuery, NamespaceQuery, Selection};
 pub use record::{
     Indexing, Item, ItemRef, KEY_BYTES_MAX, PutOptions, Ttl, VALUE_BYTES_MAX, check_value,
 };
-pub use text::Terms;
+pub use text::{TERMS_MAX, Terms};
 
 use crate::store_error::Result;
 use crate::{BoxFuture, Principal};

@@ -2,7 +2,7 @@ use super::record::Indexing;
 use serde_json::Value;
 
 /// Maximum number of distinct terms of a search text; further terms are ignored.
-pub(crate) const TERMS_MAX: usize = 32;
+pub const TERMS_MAX: usize = 32;
 
 /// The terms of a search text: its sequences of letters and digits, ignoring case.
 ///

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 const FOUND_CHARS_MAX: usize = 80;
 
 /// Replaces all messages in a value by their LangChain shape.
-pub(crate) fn show(value: &mut Value) {
+pub fn show(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(show),
         Value::Object(members) => match message_of(members) {

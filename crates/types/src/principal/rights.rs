@@ -81,6 +81,12 @@ impl Rights {
         self.0 & right.bit() != 0
     }
 
+    /// Returns `true` if the set has every right.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        *self == Self::ALL
+    }
+
     /// Returns the rights in order.
     pub fn iter(self) -> impl Iterator<Item = Right> {
         Right::ALL.into_iter().filter(move |right| self.has(*right))

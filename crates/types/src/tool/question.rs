@@ -148,7 +148,7 @@ pub enum ToolRecord {
 impl ToolRecord {
     /// Returns the record with what may be shown: no state, and the shown form of the value.
     #[must_use]
-    pub(crate) fn into_shown(self) -> Self {
+    pub fn into_shown(self) -> Self {
         match self {
             Self::Asked(questions) => Self::Asked(questions.state(Value::Null)),
             Self::Ended(outcome) => Self::Ended(outcome.into_shown()),

@@ -29,7 +29,7 @@ pub(super) fn read(setting: Setting<String>) -> Result<Setting<Limits>, Error> {
 ///
 /// # Errors
 /// The reason for which the text is none.
-pub(crate) fn read_limits(text: &str) -> Result<Limits, String> {
+pub fn read_limits(text: &str) -> Result<Limits, String> {
     let mut limits = Limits::default();
     for part in text.split(',') {
         let (name, value) = part

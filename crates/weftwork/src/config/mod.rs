@@ -30,20 +30,20 @@ use weftwork_models::{ProviderOverride, ProviderTable, SettingsTable};
 use weftwork_types::port::Limits;
 
 /// Environment variable for the model, such as `local` or `openai:gpt-4o-mini`.
-pub(crate) const MODEL_VARIABLE: &str = "WEFT_MODEL";
+pub const MODEL_VARIABLE: &str = "WEFT_MODEL";
 /// Environment variable for the file with rules for tools.
-pub(crate) const POLICY_VARIABLE: &str = "WEFT_POLICY";
+pub const POLICY_VARIABLE: &str = "WEFT_POLICY";
 /// Environment variable for the file of MCP servers. There is no entry for it in configuration files:
 /// the file of a foreign folder would start programs.
-pub(crate) const MCP_VARIABLE: &str = "WEFT_MCP";
+pub const MCP_VARIABLE: &str = "WEFT_MCP";
 /// Environment variable for the budget of a thread, such as `tokens=100000,usd=2`.
-pub(crate) const THREAD_BUDGET_VARIABLE: &str = "WEFT_THREAD_BUDGET";
+pub const THREAD_BUDGET_VARIABLE: &str = "WEFT_THREAD_BUDGET";
 /// Environment variable for the store: `memory`, `sqlite:PATH` or the URL of a Postgres database.
-pub(crate) const STORE_VARIABLE: &str = "WEFT_STORE";
+pub const STORE_VARIABLE: &str = "WEFT_STORE";
 /// Environment variable for the configuration file.
-pub(crate) const CONFIG_VARIABLE: &str = "WEFT_CONFIG";
+pub const CONFIG_VARIABLE: &str = "WEFT_CONFIG";
 /// Environment variable for the weights file of the embedded model.
-pub(crate) const WEIGHTS_VARIABLE: &str = "WEFT_MODEL_FILE";
+pub const WEIGHTS_VARIABLE: &str = "WEFT_MODEL_FILE";
 
 /// The user's data directory below `HOME` if `XDG_DATA_HOME` is not set.
 const DATA_BELOW_HOME: &str = ".local/share";

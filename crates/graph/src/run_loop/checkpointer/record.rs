@@ -78,7 +78,7 @@ impl TaskWrites {
 
     /// Returns `true` if the edges of the node are followed.
     #[must_use]
-    pub(crate) fn follows_edges(&self) -> bool {
+    pub fn follows_edges(&self) -> bool {
         matches!(self, Self::Input(_) | Self::Followed(_))
     }
 
