@@ -128,11 +128,7 @@ impl ModelCaller {
         let making = self.make_whole(model, request, ctx, &mut tried);
         let outcome = making.instrument(span.clone()).await;
         record_call_end(&span, &tried, outcome.as_ref());
-        outcome.map_err(|error| ModelCallError {
-            error: Box::new(error),
-            attempts: tried.attempts,
-            used: tried.used,
-        })
+        outcome.map_err(|error| ModelCallError::new(error, tried.attempts, tried.used))
     }
 
     /// Makes a call, and continues its answer if the provider pauses it. Each request is a call of

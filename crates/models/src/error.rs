@@ -398,7 +398,11 @@ fn advice(kind: RefusalKind) -> &'static str {
 }
 
 /// A failed model call: the error of its last attempt, and the usage of all attempts.
+///
+/// Its source is its [`fault`](Self::fault): a node that returns the error, or wraps it, fails with the
+/// code, the kind, the delay, the attempt and the usage of the call.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ModelCallError {
     /// Error of the last attempt, or the reason why no attempt was made.
     pub error: Box<ModelError>,
@@ -406,9 +410,18 @@ pub struct ModelCallError {
     pub attempts: u32,
     /// Usage of all attempts.
     pub used: Usage,
+    fault: Box<Fault>,
 }
 
 impl ModelCallError {
+    pub(crate) fn new(error: ModelError, attempts: u32, used: Usage) -> Self {
+        let fault = match attempts {
+            0 => error.fault(),
+            attempts => error.fault().at_attempt(attempts).with_usage(used),
+        };
+        Self { error: Box::new(error), attempts, used, fault: Box::new(fault) }
+    }
+
     /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
@@ -418,11 +431,7 @@ impl ModelCallError {
     /// Returns the error in the form that is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        let fault = self.error.fault();
-        if self.attempts == 0 {
-            return fault;
-        }
-        fault.at_attempt(self.attempts).with_usage(self.used)
+        Fault::clone(&self.fault)
     }
 }
 
@@ -434,7 +443,7 @@ impl fmt::Display for ModelCallError {
 
 impl std::error::Error for ModelCallError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.error.source()
+        Some(&*self.fault)
     }
 }
 
