@@ -130,11 +130,9 @@ impl ModelCaller {
         let making = self.make_whole(model, request, ctx, &mut tried);
         let outcome = making.instrument(span.clone()).await;
         record_call_end(&span, &tried, outcome.as_ref());
-        outcome.map_err(|error| ModelCallError {
-            last_attempt: tried.failed.filter(|_| is_limit(&error)).map(|failed| failed.fault()),
-            error: Box::new(error),
-            attempts: tried.attempts,
-            used: tried.used,
+        outcome.map_err(|error| {
+            let last_attempt = tried.failed.filter(|_| is_limit(&error));
+            ModelCallError::new(error, last_attempt.as_ref(), tried.attempts, tried.used)
         })
     }
 

@@ -398,19 +398,40 @@ fn advice(kind: RefusalKind) -> &'static str {
 }
 
 /// A failed model call: the error of its last attempt, and the usage of all attempts.
+///
+/// Its source is its [`fault`](Self::fault): a node that returns the error, or wraps it, fails with the
+/// code, the kind, the delay, the attempt and the usage of the call.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ModelCallError {
     /// Error of the last attempt, or the limit that allowed no further one.
     pub error: Box<ModelError>,
-    /// Error of the last attempt that the provider ended, if a limit ended the call after it.
-    pub last_attempt: Option<Fault>,
     /// Number of attempts that were made.
     pub attempts: u32,
     /// Usage of all attempts.
     pub used: Usage,
+    fault: Box<Fault>,
 }
 
 impl ModelCallError {
+    /// Creates the error of a call. If a limit ended the call, its cause is the error of the last attempt
+    /// that the provider ended.
+    pub(crate) fn new(
+        error: ModelError,
+        last_attempt: Option<&ModelError>,
+        attempts: u32,
+        used: Usage,
+    ) -> Self {
+        let mut fault = error.fault();
+        if let Some(last) = last_attempt {
+            fault = fault.caused_by(&last.fault());
+        }
+        if attempts > 0 {
+            fault = fault.at_attempt(attempts).with_usage(used);
+        }
+        Self { error: Box::new(error), attempts, used, fault: Box::new(fault) }
+    }
+
     /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
@@ -420,14 +441,7 @@ impl ModelCallError {
     /// Returns the error in the form that is stored and shown.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        let mut fault = self.error.fault();
-        if self.attempts == 0 {
-            return fault;
-        }
-        if self.last_attempt.is_some() {
-            fault = fault.with_sources_of(self);
-        }
-        fault.at_attempt(self.attempts).with_usage(self.used)
+        Fault::clone(&self.fault)
     }
 }
 
@@ -439,10 +453,7 @@ impl fmt::Display for ModelCallError {
 
 impl std::error::Error for ModelCallError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.last_attempt {
-            Some(fault) => Some(fault),
-            None => self.error.source(),
-        }
+        Some(&*self.fault)
     }
 }
 

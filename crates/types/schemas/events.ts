@@ -493,6 +493,8 @@ export type FaultDetails = {
   usage?: Usage | null;
   /** Delay before the next attempt that the provider asked for, in milliseconds. */
   retry_after_ms?: number | null;
+  /** Limit of a budget, or deadline, that was reached. */
+  limit?: ReachedLimit | null;
 };
 
 /** A part of the execution of a run. */
@@ -510,6 +512,16 @@ export type Usage = {
   cost_micro_usd?: number;
   /** Wall time in milliseconds for which runs were executed; 0 where nothing limits it. */
   wall_ms?: number;
+};
+
+/** A limit that was reached. */
+export type ReachedLimit = {
+  /** Counted unit, such as `model calls` or `ms of wall time`. */
+  unit: string;
+  /** Amount used and reserved, in this unit. */
+  used: number;
+  /** Amount allowed, in this unit. */
+  limit: number;
 };
 
 /** A task that starts from a checkpoint. */

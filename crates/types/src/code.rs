@@ -157,9 +157,19 @@ impl Fault {
     /// without a code whose message is part of the message before it is left out. The details are
     /// those of the first source that is a fault, unless they are known.
     #[must_use]
-    pub fn with_sources_of(mut self, error: &(dyn Error + 'static)) -> Self {
+    pub fn with_sources_of(self, error: &(dyn Error + 'static)) -> Self {
+        self.with_causes(error.source())
+    }
+
+    /// Sets the causes to a fault and its causes. The details are those of the cause, unless they are
+    /// known.
+    #[must_use]
+    pub fn caused_by(self, cause: &Self) -> Self {
+        self.with_causes(Some(cause))
+    }
+
+    fn with_causes(mut self, mut source: Option<&(dyn Error + 'static)>) -> Self {
         let mut causes: Vec<Cause> = Vec::new();
-        let mut source = error.source();
         while let Some(error) = source.filter(|_| causes.len() < CAUSES_MAX) {
             if let Some(fault) = as_fault(error).filter(|_| self.details.is_none()) {
                 self.details.clone_from(&fault.details);

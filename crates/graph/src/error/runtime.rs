@@ -447,7 +447,8 @@ impl RuntimeError {
     }
 }
 
-/// Converts an error to a fault; a fault and errors of this workspace retain their codes.
+/// Converts an error to a fault; a fault and errors of this workspace retain their codes. An error
+/// whose source is a fault of the same text is that fault, such as that of a model call.
 pub(super) fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault {
     let error = match error.downcast::<Fault>() {
         Ok(fault) => return *fault,
@@ -465,7 +466,11 @@ pub(super) fn fault_of(error: Box<dyn std::error::Error + Send + Sync>) -> Fault
     if let Some(error) = error.downcast_ref::<StoreError>() {
         return error.fault();
     }
-    Fault::new(NODE_FAILED, error.to_string()).with_sources_of(error.as_ref())
+    let text = error.to_string();
+    match error.source().and_then(|source| source.downcast_ref::<Fault>()) {
+        Some(fault) if fault.message == text => fault.clone(),
+        _ => Fault::new(NODE_FAILED, text).with_sources_of(error.as_ref()),
+    }
 }
 
 fn explain_value(problem: Option<&str>) -> String {

@@ -6,12 +6,14 @@ use crate::evaluate::custom;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use weftwork::agents::{
     EvaluationError, EvaluationErrorKind as Kind, EvaluationPhase as Phase, ExecutedOutcome,
     PromptEventKind, PromptRun, ThrottleKind,
 };
-use weftwork::models::{ModelCaller, RetryPolicy};
+use weftwork::graph::NodeError;
+use weftwork::models::{ChatModel, ChatRequest, ModelCallError, ModelCaller, RetryPolicy};
 use weftwork::prelude::*;
 use weftwork::types::code::Fault;
 use weftwork_testkit::{LoopbackServer, Reply};
@@ -28,9 +30,14 @@ enum Mode {
     Custom,
     /// A graph whose node wraps the failure of its call in an error of its own.
     Wrapping,
+    /// A graph whose node makes the call itself, and returns its error.
+    Calling,
+    /// A graph whose node makes the call itself, and wraps its error.
+    CallingAndWrapping,
 }
 
 const MODES: [Mode; 3] = [Mode::React, Mode::Custom, Mode::Wrapping];
+const CALLING_MODES: [Mode; 2] = [Mode::Calling, Mode::CallingAndWrapping];
 
 #[derive(Debug, thiserror::Error)]
 #[error("there is no plan")]
@@ -45,6 +52,33 @@ fn wrapping() -> CompiledGraph {
     }
     let graph = Graph::<Chat>::new("wrapping").with_run_scoped::<PromptRun>();
     graph.node("plan", plan).edge(START, "plan").build().expect("sound")
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("there is no plan")]
+struct CallError(#[source] ModelCallError);
+
+struct Fail(fn(ModelCallError) -> NodeError);
+
+/// A graph whose node calls this model, and passes its error on as `fail` has it.
+fn calling(model: Arc<dyn ChatModel>, fail: fn(ModelCallError) -> NodeError) -> CompiledGraph {
+    let plan =
+        async |chat: State<Chat>, ctx: Ctx, model: Deps<Arc<dyn ChatModel>>, fail: Deps<Fail>| {
+            let request =
+                ChatRequest { messages: chat.messages().to_vec(), ..ChatRequest::default() };
+            let caller = ModelCaller::new(policy());
+            let answer = caller.call(&**model, request, ctx.calls()).await.map_err(fail.0.0)?;
+            NodeResult::Ok(ChatUpdate::new().messages([answer.message]))
+        };
+    let graph = Graph::<Chat>::new("calling").with_run_scoped::<PromptRun>();
+    let graph = graph.with(model).with(Fail(fail));
+    graph.node("plan", plan).edge(START, "plan").build().expect("sound")
+}
+
+/// A call has two attempts.
+fn policy() -> RetryPolicy {
+    let backoff_first = Duration::from_millis(1);
+    RetryPolicy { attempts_max: 2, backoff_first, ..RetryPolicy::default() }
 }
 
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
@@ -77,14 +111,15 @@ async fn evaluate(mode: Mode, protocol: &str, replies: Vec<Reply>, patience_ms: 
     let settings = format!(
         "protocol = \"{protocol}\"\nhead_timeout_ms = {patience_ms}\nidle_timeout_ms = {patience_ms}"
     );
-    let backoff_first = Duration::from_millis(1);
-    let policy = RetryPolicy { attempts_max: 2, backoff_first, ..RetryPolicy::default() };
-    let builder = Evaluator::builder(bills::model(&server, &settings));
-    let builder = builder.model_caller(ModelCaller::new(policy));
+    let model = bills::model(&server, &settings);
+    let builder = Evaluator::builder(Arc::clone(&model));
+    let builder = builder.model_caller(ModelCaller::new(policy()));
     let builder = match mode {
         Mode::React => builder,
         Mode::Custom => builder.graph(custom()),
         Mode::Wrapping => builder.graph(wrapping()),
+        Mode::Calling => builder.graph(calling(model, NodeError::from)),
+        Mode::CallingAndWrapping => builder.graph(calling(model, |error| CallError(error).into())),
     };
     let evaluator = builder.open().await.expect("opens");
     let mut events = evaluator.bus().subscribe();
@@ -121,13 +156,14 @@ async fn a_refusal_has_the_kind_the_delay_and_the_attempt_by_which_its_caller_ac
     ];
     for protocol in PROTOCOLS {
         for (reply, kind, (code, word, attempts)) in &cases {
-            for mode in MODES {
+            for mode in MODES.into_iter().chain(CALLING_MODES) {
                 let at = format!("{protocol} {mode:?} {word} {code}");
                 let patience_ms = if *word == "timeout" { PATIENCE_MS } else { ENOUGH_MS };
                 let ended = evaluate(mode, protocol, vec![reply.clone()], patience_ms).await;
                 let error = ended.outcome.expect_err(&at);
                 assert_eq!((error.kind, error.phase), (*kind, Phase::Request), "{at}: {error:?}");
-                let code = if matches!(mode, Mode::Wrapping) { "W0109" } else { *code };
+                let wraps = matches!(mode, Mode::Wrapping | Mode::CallingAndWrapping);
+                let code = if wraps { "W0109" } else { *code };
                 assert_eq!((error.code(), error.attempt), (code, *attempts), "{at}");
                 assert_eq!(*error.prompt, *prompt().id(), "{at}");
                 assert!(error.thread.is_some(), "{at}");
