@@ -255,6 +255,27 @@ async function the_question_in_the_inbox_stays_until_a_person_goes_on(browser, s
   await page.close();
 }
 
+async function each_of_two_questions_of_a_message_is_sent_when_it_is_answered(browser, { server, model }) {
+  const calls = [1, 2].map((at) => ["lab__careful", { seconds: at / 100 }]);
+  model.when("be careful twice", (results) => (results === 0 ? { calls } : "Both were done."));
+  const page = await Page.begin(browser, server, "Please be careful twice");
+  const cards = page.page.getByRole("region", { name: "Approval of lab/careful" });
+  await cards.nth(1).waitFor();
+  const answered = () => server.json("GET", `/interrupts?answered=true&thread_id=${page.thread}`);
+  await cards.first().getByRole("button", { name: "Approve" }).click();
+  await eventually(async () => (await answered()).length === 1, "the first answer waits for the second one");
+  await page.answer.getByText("Approved · Done").waitFor();
+  await cards.first().waitFor();
+  assert.equal(await cards.count(), 1);
+  await cards.first().getByRole("button", { name: "Reject" }).click();
+  await cards.first().getByRole("button", { name: "Reject" }).click();
+  await page.until("Both were done.");
+  await page.answer.getByText("Rejected · Not called").waitFor();
+  assert.equal((await answered()).length, 2);
+  assert.equal((await page.messages()).length, 2);
+  await page.close();
+}
+
 async function the_state_of_a_thread_is_that_of_the_server(browser, { server, model }) {
   const row = (page) => page.page.locator(".threads a[aria-current] .status");
   model.when("never end", { text: "One. Two.", hold: "One." });
@@ -270,6 +291,10 @@ async function the_state_of_a_thread_is_that_of_the_server(browser, { server, mo
   model.when("fail now", { error: 401 });
   const failed = await Page.begin(browser, server, "Please fail now");
   await failed.status("Failed");
+  const problem = failed.answer.getByRole("alert");
+  await problem.getByText("What does this mean?").click();
+  await problem.getByText(/weft explain W\d{4}/).waitFor();
+  await failed.accessible("failed-first");
   await row(failed).filter({ hasText: /^Failed$/ }).waitFor();
   await failed.close();
   // A first message that the server refuses is in the input again, and nothing else is claimed.
@@ -333,5 +358,6 @@ export const labTests = [
   a_call_of_unknown_outcome_is_made_again_after_a_confirmation,
   a_call_of_unknown_outcome_is_given_up_in_the_inbox,
   a_stream_that_is_cut_or_silent_goes_on_without_a_lost_word,
+  each_of_two_questions_of_a_message_is_sent_when_it_is_answered,
   the_state_of_a_thread_is_that_of_the_server,
 ];

@@ -6,6 +6,7 @@ import {
   type TextMessagePartProps,
 } from "@assistant-ui/react";
 import { useState, type FormEvent, type KeyboardEvent } from "react";
+import { Explained } from "../shared/explained";
 import { toast } from "../shared/toast";
 import { CARDS } from "../tools";
 import { ToolCard } from "../tools/card";
@@ -140,9 +141,9 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
   return (
     <footer>
       {error !== undefined && (
-        <p className="problem" role="alert">
-          {error}
-        </p>
+        <div className="problem" role="alert">
+          <Explained text={error} />
+        </div>
       )}
       {status?.type === "running" && (
         <p className="working" role="status">
