@@ -111,6 +111,22 @@ async function a_call_of_unknown_outcome_is_given_up_in_the_inbox(browser, lab) 
   await page.close();
 }
 
+async function a_call_of_unknown_outcome_is_given_up_in_the_terminal_and_the_page_shows_it(browser, lab) {
+  const { server } = lab;
+  const { page, card } = await payAndDie(browser, lab, "O-4");
+  await server.kill();
+  await page.page.getByText("Connection cut").waitFor();
+  // A wrong line decides nothing, and a repeated call needs a confirmation.
+  const said = await server.chat(page.thread, ["maybe", "again", "n", "give up"]);
+  for (const words of ["lab/pay", "O-4", "idempotency key", "nothing was decided", "takes effect twice"]) assert(said.includes(words), said);
+  assert.equal(paid(server, "O-4"), 1);
+  await server.start();
+  await card.waitFor({ state: "detached" });
+  await page.until("Done with O-4.");
+  await page.answer.getByText("Given up").waitFor();
+  await page.close();
+}
+
 /** Fails unless the page says in time that it is cut. */
 async function seen(page) {
   const begin = performance.now();
@@ -356,6 +372,7 @@ export const labTests = [
   a_call_of_unknown_outcome_happened_and_its_result_is_given,
   a_call_of_unknown_outcome_is_made_again_after_a_confirmation,
   a_call_of_unknown_outcome_is_given_up_in_the_inbox,
+  a_call_of_unknown_outcome_is_given_up_in_the_terminal_and_the_page_shows_it,
   a_stream_that_is_cut_or_silent_goes_on_without_a_lost_word,
   each_of_two_questions_of_a_message_is_sent_when_it_is_answered,
   the_state_of_a_thread_is_that_of_the_server,
