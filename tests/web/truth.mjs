@@ -3,10 +3,11 @@ import assert from "node:assert/strict";
 import { eventually, Page } from "./browser.mjs";
 import { Proxy } from "./proxy.mjs";
 
-/** Time in which a lost connection is seen, with the time that a busy machine needs to draw it. */
-const SEEN_MS = 3_500;
+const IS_FULL = process.env.WEFT_TIER === "full";
+/** Time in which a lost connection is seen. */
+const SEEN_MS = 3_000;
 /** Number of rounds of two people at once. */
-const ROUNDS = Number(process.env.WEFT_ROUNDS ?? (process.env.WEFT_TIER === "full" ? 50 : 3));
+const ROUNDS = Number(process.env.WEFT_ROUNDS ?? (IS_FULL ? 50 : 3));
 /** The address to which texts are sent. */
 const CHAT = /\/chat\/[^/]+$/;
 /** What no text for a person has. */
@@ -127,12 +128,13 @@ async function a_call_of_unknown_outcome_is_given_up_in_the_terminal_and_the_pag
   await page.close();
 }
 
-/** Fails unless the page says in time that it is cut. */
+/** Waits until the page says that it is cut. The time counts in the full tier, on a machine that does nothing else. */
 async function seen(page) {
   const begin = performance.now();
   await page.page.getByText("Connection cut").waitFor();
   const ms = performance.now() - begin;
-  assert(ms < SEEN_MS, `the cut was seen after ${ms} ms`);
+  console.log(`        the cut is seen after ${ms.toFixed()} ms; the goal is ${SEEN_MS} ms`);
+  assert(!IS_FULL || ms < SEEN_MS + 300, `the cut was seen after ${ms} ms`);
 }
 
 async function a_server_that_is_gone_is_seen_in_every_view_when_nothing_happens(browser, server) {
