@@ -97,6 +97,17 @@ export class Server {
     writeFileSync(join(this.folder, "release"), "");
   }
 
+  /** Continues a thread in the terminal with lines, and returns what is written there. The model of the tests answers. */
+  async chat(thread, lines) {
+    const args = [...this.options(), "chat", "--thread", thread];
+    const chat = spawn(process.env.WEFT, args, { cwd: this.folder, env: this.env(), stdio: ["pipe", "pipe", "pipe"] });
+    let said = "";
+    for (const stream of [chat.stdout, chat.stderr]) stream.on("data", (bytes) => (said += bytes));
+    chat.stdin.end(lines.map((line) => `${line}\n`).join(""));
+    await new Promise((resolve) => chat.once("close", resolve));
+    return said;
+  }
+
   /** The orders that were paid, once for each payment. */
   payments() {
     const file = join(this.folder, "payments");

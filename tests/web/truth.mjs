@@ -3,10 +3,11 @@ import assert from "node:assert/strict";
 import { eventually, Page } from "./browser.mjs";
 import { Proxy } from "./proxy.mjs";
 
-/** Time in which a lost connection is seen, with the time that a busy machine needs to draw it. */
-const SEEN_MS = 3_500;
+const IS_FULL = process.env.WEFT_TIER === "full";
+/** Time in which a lost connection is seen. */
+const SEEN_MS = 3_000;
 /** Number of rounds of two people at once. */
-const ROUNDS = Number(process.env.WEFT_ROUNDS ?? (process.env.WEFT_TIER === "full" ? 50 : 3));
+const ROUNDS = Number(process.env.WEFT_ROUNDS ?? (IS_FULL ? 50 : 3));
 /** The address to which texts are sent. */
 const CHAT = /\/chat\/[^/]+$/;
 /** What no text for a person has. */
@@ -111,12 +112,29 @@ async function a_call_of_unknown_outcome_is_given_up_in_the_inbox(browser, lab) 
   await page.close();
 }
 
-/** Fails unless the page says in time that it is cut. */
+async function a_call_of_unknown_outcome_is_given_up_in_the_terminal_and_the_page_shows_it(browser, lab) {
+  const { server } = lab;
+  const { page, card } = await payAndDie(browser, lab, "O-4");
+  await server.kill();
+  await page.page.getByText("Connection cut").waitFor();
+  // A wrong line decides nothing, and a repeated call needs a confirmation.
+  const said = await server.chat(page.thread, ["maybe", "again", "n", "give up"]);
+  for (const words of ["lab/pay", "O-4", "idempotency key", "nothing was decided", "takes effect twice"]) assert(said.includes(words), said);
+  assert.equal(paid(server, "O-4"), 1);
+  await server.start();
+  await card.waitFor({ state: "detached" });
+  await page.until("Done with O-4.");
+  await page.answer.getByText("Given up").waitFor();
+  await page.close();
+}
+
+/** Waits until the page says that it is cut. The time counts in the full tier, on a machine that does nothing else. */
 async function seen(page) {
   const begin = performance.now();
   await page.page.getByText("Connection cut").waitFor();
   const ms = performance.now() - begin;
-  assert(ms < SEEN_MS, `the cut was seen after ${ms} ms`);
+  console.log(`        the cut is seen after ${ms.toFixed()} ms; the goal is ${SEEN_MS} ms`);
+  assert(!IS_FULL || ms < SEEN_MS + 300, `the cut was seen after ${ms} ms`);
 }
 
 async function a_server_that_is_gone_is_seen_in_every_view_when_nothing_happens(browser, server) {
@@ -182,42 +200,41 @@ async function decided(server, thread) {
   return answered[0].answer.approved ? "Approved" : "Rejected";
 }
 
-async function two_people_decide_at_once_and_both_see_what_the_store_has(browser, server) {
+async function two_people_decide_at_once_and_both_see_what_the_store_has(browser, { server, model }) {
   const first = await Page.enter(browser, server);
   const second = await Page.enter(browser, server);
   for (let round = 1; round <= ROUNDS; round += 1) {
-    const made = server.refunds().length;
-    const amount = (round % 9) + 1;
-    const subject = `A1005 ${amount}`;
-    const asking = await Page.begin(browser, server, `Refund order A1005, amount ${amount}.`);
-    await asking.approval.waitFor();
+    const seconds = round / 1000;
+    model.when(`careful round ${round}.`, (results) => (results === 0 ? { calls: [["lab__careful", { seconds }]] } : "It is over."));
+    const asking = await Page.begin(browser, server, `Please, careful round ${round}.`);
+    const card = (page) => page.page.getByRole("region", { name: "Approval of lab/careful" });
+    await card(asking).waitFor();
     const { thread } = asking;
     await asking.close();
-    const places = round % 2 === 0 ? [`#/thread/${thread}`, `#/thread/${thread}`] : [`#/thread/${thread}`, "#/inbox"];
+    const places = [`#/thread/${thread}`, round % 2 === 0 ? `#/thread/${thread}` : "#/inbox"];
     for (const [at, page] of [first, second].entries()) await page.page.goto(`${server.url}/ui/${places[at]}`);
-    if (places[1] === "#/inbox") await second.page.locator(".waiting button", { hasText: subject }).last().click();
-    for (const page of [first, second]) await page.approval.getByText(String(amount), { exact: true }).waitFor();
-    const press = async (page, name) => {
-      const button = page.approval.getByRole("button", { name, exact: true });
-      // The other one may have decided before.
-      await button.click({ timeout: 5_000 }).catch(() => {});
-    };
+    if (places[1] === "#/inbox") await second.page.locator(".waiting button", { hasText: `lab/careful ${seconds}` }).click();
+    for (const page of [first, second]) await card(page).getByText(String(seconds), { exact: true }).waitFor();
+    // The other one may have decided before the button is pressed.
+    const press = (page, name) => card(page).getByRole("button", { name, exact: true }).click({ timeout: 5_000 }).catch(() => {});
     const reject = async (page) => {
       await press(page, "Reject");
       await press(page, "Reject");
     };
     await Promise.all(round % 3 === 0 ? [reject(first), press(second, "Approve")] : [press(first, "Approve"), reject(second)]);
-    for (const page of [first, second]) await page.approval.waitFor({ state: "detached" });
+    for (const page of [first, second]) await card(page).waitFor({ state: "detached" });
     const words = await decided(server, thread);
-    await eventually(() => server.refunds().length - made === (words === "Approved" ? 1 : 0), "what was decided was not done");
+    const stored = async () => (await server.messages(thread)).flatMap(({ parts }) => parts).find(({ type }) => type === "tool-lab__careful");
+    await eventually(async () => (await server.json("GET", `/threads/${thread}`)).status === "idle", "the run does not end");
+    assert.equal((await stored()).state, words === "Approved" ? "output-available" : "output-error", `round ${round}: ${words}`);
     for (const [at, page] of [first, second].entries()) {
-      const place = places[at] === "#/inbox" ? page.page.locator(".detail") : page.page.locator(".conversation");
-      await place.filter({ hasText: new RegExp(`${words}|Not called`) }).waitFor();
-      const other = words === "Approved" ? /Rejected/ : /Approved/;
+      const place = page.page.locator(places[at] === "#/inbox" ? ".detail" : ".conversation");
+      await place.filter({ hasText: words }).waitFor();
+      const other = words === "Approved" ? /Rejected|Not called/ : /Approved/;
       assert.equal(await place.getByText(other).count(), 0, `round ${round}: ${words}`);
     }
     // Who lost learns who was first, and what was decided.
-    const told = async () => Promise.all([first, second].map((page) => page.page.getByText(new RegExp(`Answered (first )?by local: ${words}`)).count()));
+    const told = () => Promise.all([first, second].map((page) => page.page.getByText(new RegExp(`Answered (first )?by local: ${words}`)).count()));
     await eventually(async () => (await told()).some((count) => count > 0), `round ${round}: nobody learns of the decision`);
   }
   await first.close();
@@ -255,6 +272,27 @@ async function the_question_in_the_inbox_stays_until_a_person_goes_on(browser, s
   await page.close();
 }
 
+async function each_of_two_questions_of_a_message_is_sent_when_it_is_answered(browser, { server, model }) {
+  const calls = [1, 2].map((at) => ["lab__careful", { seconds: at / 100 }]);
+  model.when("be careful twice", (results) => (results === 0 ? { calls } : "Both were done."));
+  const page = await Page.begin(browser, server, "Please be careful twice");
+  const cards = page.page.getByRole("region", { name: "Approval of lab/careful" });
+  await cards.nth(1).waitFor();
+  const answered = () => server.json("GET", `/interrupts?answered=true&thread_id=${page.thread}`);
+  await cards.first().getByRole("button", { name: "Approve" }).click();
+  await eventually(async () => (await answered()).length === 1, "the first answer waits for the second one");
+  await page.answer.getByText("Approved · Done").waitFor();
+  await cards.first().waitFor();
+  assert.equal(await cards.count(), 1);
+  await cards.first().getByRole("button", { name: "Reject" }).click();
+  await cards.first().getByRole("button", { name: "Reject" }).click();
+  await page.until("Both were done.");
+  await page.answer.getByText("Rejected · Not called").waitFor();
+  assert.equal((await answered()).length, 2);
+  assert.equal((await page.messages()).length, 2);
+  await page.close();
+}
+
 async function the_state_of_a_thread_is_that_of_the_server(browser, { server, model }) {
   const row = (page) => page.page.locator(".threads a[aria-current] .status");
   model.when("never end", { text: "One. Two.", hold: "One." });
@@ -270,6 +308,10 @@ async function the_state_of_a_thread_is_that_of_the_server(browser, { server, mo
   model.when("fail now", { error: 401 });
   const failed = await Page.begin(browser, server, "Please fail now");
   await failed.status("Failed");
+  const problem = failed.answer.getByRole("alert");
+  await problem.getByText("What does this mean?").click();
+  await problem.getByText(/weft explain W\d{4}/).waitFor();
+  await failed.accessible("failed-first");
   await row(failed).filter({ hasText: /^Failed$/ }).waitFor();
   await failed.close();
   // A first message that the server refuses is in the input again, and nothing else is claimed.
@@ -325,13 +367,15 @@ export const deskTests = [
   the_question_in_the_inbox_stays_until_a_person_goes_on,
   the_list_says_that_it_loads_that_it_is_empty_and_that_it_failed,
   prepared_answers_are_marked,
-  two_people_decide_at_once_and_both_see_what_the_store_has,
 ];
 
 export const labTests = [
+  two_people_decide_at_once_and_both_see_what_the_store_has,
   a_call_of_unknown_outcome_happened_and_its_result_is_given,
   a_call_of_unknown_outcome_is_made_again_after_a_confirmation,
   a_call_of_unknown_outcome_is_given_up_in_the_inbox,
+  a_call_of_unknown_outcome_is_given_up_in_the_terminal_and_the_page_shows_it,
   a_stream_that_is_cut_or_silent_goes_on_without_a_lost_word,
+  each_of_two_questions_of_a_message_is_sent_when_it_is_answered,
   the_state_of_a_thread_is_that_of_the_server,
 ];

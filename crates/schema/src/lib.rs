@@ -52,8 +52,8 @@ impl Checker {
             .map_err(|error| cut(&error.to_string(), PROBLEM_CHARS_MAX))
     }
 
-    /// Validates a value, and reports problems with these quotations. If a value fits none of several
-    /// forms, and constants in it select one of them, the problems of that form are reported.
+    /// Validates a value, and reports problems with these quotations. If a value fits none of
+    /// several forms, and its constants select one of them, the problems of that form are reported.
     ///
     /// # Errors
     /// The first five problems, each with the JSON pointer of its location and at most 240
@@ -61,7 +61,8 @@ impl Checker {
     pub fn check(&self, value: &Value, quotes: Quotes) -> Result<(), String> {
         let mut errors = self.0.iter_errors(value);
         let first = errors.by_ref().take(PROBLEMS_MAX);
-        let mut problems: Vec<String> = first.flat_map(|error| problems_of(&error, quotes)).collect();
+        let mut problems: Vec<String> =
+            first.flat_map(|error| problems_of(&error, quotes)).collect();
         if problems.is_empty() {
             return Ok(());
         }
@@ -74,19 +75,20 @@ impl Checker {
     }
 }
 
-/// Returns the problems that an error is about: those of the form of a value that is of one of several
-/// forms.
+/// Returns the problems of an error. A value that has to be of one of several forms has those of
+/// the form that its constants select.
 fn problems_of(error: &ValidationError<'_>, quotes: Quotes) -> Vec<String> {
     if let Some(form) = selected_form(error) {
         return form.iter().flat_map(|error| problems_of(error, quotes)).collect();
     }
     let place = error.instance_path().to_string();
     let place = if place.is_empty() { "/" } else { &place };
-    let problem = match quotes {
-        Quotes::Values => format!("at {place}: {}", quoted(error)),
-        Quotes::Nothing => format!("at {place}: {}", error.masked()),
+    let problem = match (is_of_no_form(error), quotes) {
+        (true, Quotes::Nothing) => "value has none of the expected forms".to_owned(),
+        (_, Quotes::Values) => quoted(error),
+        (false, Quotes::Nothing) => error.masked().to_string(),
     };
-    vec![cut(&problem, PROBLEM_CHARS_MAX)]
+    vec![cut(&format!("at {place}: {problem}"), PROBLEM_CHARS_MAX)]
 }
 
 /// Returns the problems of the only form whose constants a value has.
@@ -107,11 +109,15 @@ fn selected_form<'a>(error: &'a ValidationError<'_>) -> Option<&'a [ValidationEr
     }
 }
 
+fn is_of_no_form(error: &ValidationError<'_>) -> bool {
+    let kind = error.kind();
+    matches!(kind, ValidationErrorKind::OneOfNotValid { .. } | ValidationErrorKind::AnyOf { .. })
+}
+
 /// A problem as text, with the beginning of a long value.
 fn quoted(error: &ValidationError<'_>) -> String {
     let value = error.instance().to_string();
-    if let ValidationErrorKind::OneOfNotValid { .. } | ValidationErrorKind::AnyOf { .. } = error.kind()
-    {
+    if is_of_no_form(error) {
         return format!("{} has none of the expected forms", cut(&value, VALUE_CHARS_MAX));
     }
     let text = error.to_string();
@@ -150,7 +156,8 @@ mod tests {
     #[test]
     fn a_value_of_one_of_several_forms_has_the_problems_of_that_form() {
         let form = |word: &str, value: Value| json!({"properties": {"is": {"const": word}, "value": value}});
-        let schema = json!({"oneOf": [form("a", json!({"type": "integer"})), form("b", json!(true))]});
+        let schema =
+            json!({"oneOf": [form("a", json!({"type": "integer"})), form("b", json!(true))]});
         let checker = Checker::compile(&schema).expect("compiles");
         for (value, expected) in [
             (json!({"is": "a", "value": "x"}), r#"at /value: "x" is not of type "integer""#),

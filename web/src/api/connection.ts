@@ -6,6 +6,8 @@ import { Store, useStore } from "../shared/store";
 const PAUSE_MS = 800;
 /** Time for an answer. */
 const ANSWER_MS = 2000;
+/** Time after which requests are given up that were made before the connection was lost. A slow server may answer. */
+const GIVE_UP_MS = 6000;
 
 export interface Connection {
   isLost: boolean;
@@ -16,9 +18,10 @@ export interface Connection {
 const state = new Store<Connection>({ isLost: false, found: 0 });
 let lost = new AbortController();
 let timer = 0;
+let givingUp = 0;
 let isAsking = false;
 
-/** Returns a signal that ends requests when the connection is lost: nobody will answer them. */
+/** Returns a signal that ends requests when the connection stays lost: nobody will answer them. */
 export function untilLost(signal?: AbortSignal): AbortSignal {
   return signal ? AbortSignal.any([signal, lost.signal]) : lost.signal;
 }
@@ -26,8 +29,9 @@ export function untilLost(signal?: AbortSignal): AbortSignal {
 function set(isLost: boolean): void {
   const { isLost: was, found } = state.read();
   if (isLost === was) return;
-  if (isLost) lost.abort(new Error("the connection is lost"));
-  else lost = new AbortController();
+  window.clearTimeout(givingUp);
+  if (isLost) givingUp = window.setTimeout(() => lost.abort(new Error("the connection is lost")), GIVE_UP_MS);
+  else if (lost.signal.aborted) lost = new AbortController();
   state.set({ isLost, found: isLost ? found : found + 1 });
 }
 

@@ -1,6 +1,7 @@
 import { useCallback, useMemo, useRef, useState } from "react";
 import { noteLoss, useConnection, useFound } from "../api/connection";
 import { HttpError } from "../api/http";
+import type { Call } from "../api/types";
 import { reasonOf } from "../question/first";
 import { RunFacts } from "../run/facts";
 import type { ChatEvents } from "./assistant";
@@ -19,7 +20,7 @@ export interface Connected {
   /** Shows why the messages changed without an action here. */
   note: (reason: string) => void;
   /** Shows why an action did not happen. */
-  refuse: (error: Error) => void;
+  refuse: (error: Error, call?: Call) => void;
   /** Facts of the run beside its message. */
   facts: RunFacts;
 }
@@ -39,8 +40,8 @@ export function useChatConnection(): Connected {
   const isBroken = useRef(false);
   const reload = useCallback(() => setEpoch((epoch) => epoch + 1), []);
   const refuse = useCallback(
-    (error: Error) => {
-      setRefused(reasonOf(error));
+    (error: Error, call?: Call) => {
+      setRefused(reasonOf(error, call));
       // What the page shows is not what the server has.
       if (error instanceof HttpError && error.status === 409) reload();
     },

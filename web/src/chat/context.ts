@@ -7,7 +7,7 @@ export interface Actions {
   /** Answers a question of the last message. Rejects if the server does not take the answer. */
   answer: (call: Call, answer: Json) => Promise<void>;
   /** Shows why an action did not happen, and reads the messages again if they are not those of the server. */
-  refuse: (error: Error) => void;
+  refuse: (error: Error, call?: Call) => void;
   /** Makes the agent answer again in place of an answer. */
   retry: (message: string) => void;
   /** Makes the agent answer the request before an answer again, in a fork of the thread. */

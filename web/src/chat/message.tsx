@@ -7,6 +7,8 @@ import {
 } from "@assistant-ui/react";
 import { useState, type FormEvent, type KeyboardEvent } from "react";
 import { copyText } from "../shared/copy";
+import { Explained } from "../shared/explained";
+import { toast } from "../shared/toast";
 import { CARDS } from "../tools";
 import { ToolCard } from "../tools/card";
 import { useActions } from "./context";
@@ -148,9 +150,9 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
   return (
     <footer>
       {error !== undefined && (
-        <p className="problem" role="alert">
-          {error}
-        </p>
+        <div className="problem" role="alert">
+          <Explained text={error} />
+        </div>
       )}
       {status?.type === "running" && (
         <p className="working" role="status">

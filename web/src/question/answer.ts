@@ -102,7 +102,7 @@ export function wordsOf(call: Call, answer: Json): string {
     const value = given.answer ?? given.content ?? given;
     return given.action === "decline" ? "Declined" : typeof value === "string" ? value : JSON.stringify(value);
   }
-  const comment = text(given.message ?? given.comment ?? given.reason);
+  const comment = text(given.message ?? given.comment ?? given.reason) || undefined;
   const because = comment === undefined ? "" : `: ${comment}`;
   if (given.type === "edit" || (given.approved === true && given.args)) return "Approved with changes";
   if (given.type === "approve" || given.approved === true) return "Approved";

@@ -23,7 +23,7 @@ export function Ask({ call, member, onAnswer }: Props) {
   const unknown = unknownOf(call);
   const send = (answer: Answer) => {
     setState({ sent: true });
-    onAnswer(answer).catch((error: Error) => setState({ problem: reasonOf(error) }));
+    onAnswer(answer).catch((error: Error) => setState({ problem: reasonOf(error, call) }));
   };
   const name = approval ? `Approval of ${approval.action}` : unknown ? `Unknown outcome of ${unknown.name}` : "Question";
   return (

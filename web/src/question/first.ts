@@ -20,9 +20,14 @@ export function sentenceOf({ value, answered_by }: FirstAnswer, call?: Call | nu
 }
 
 /** Returns why an action failed; for a question that was answered before, who answered it and how. */
-export function reasonOf(error: Error): string {
+export function reasonOf(error: Error, call?: Call): string {
   if (!(error instanceof HttpError)) return error.message;
   if (error.status === 0 || error.status >= 502) return "Not sent: the server did not answer. Try again.";
+  if (error.status === 404) return "Not sent: this no longer exists. Somebody may have deleted it.";
+  // The text of the server is for programs, which choose a strategy.
+  if (error.status === 409 && error.message.includes("multitask strategy")) {
+    return "Not sent: the agent still works on this thread. Try again when it is done.";
+  }
   const body = error.body as { first?: FirstAnswer } | null | undefined;
-  return body?.first ? sentenceOf(body.first) : error.message;
+  return body?.first ? sentenceOf(body.first, call) : error.message;
 }

@@ -18,7 +18,7 @@ export function QuestionPart(part: ToolCallMessagePartProps) {
       await answer(call, given);
     } catch (error) {
       // Somebody else was first.
-      if (error instanceof HttpError && error.status === 409) refuse(error);
+      if (error instanceof HttpError && error.status === 409) refuse(error, call);
       throw error;
     }
   };

@@ -70,10 +70,9 @@ impl Asked {
             }
             Ask::Value { value } => {
                 let unknown = UnknownCall::of_value(value);
-                let kind = if unknown.is_some() { "unknown_outcome" } else { "value" };
                 let text = unknown.map_or_else(|| text_of(value), UnknownCall::text);
                 let args = with_terms(json!({"question": text, "value": value}), question);
-                (kind, new_call(&id, ASK_HUMAN, args), None)
+                ("value", new_call(&id, ASK_HUMAN, args), None)
             }
             Ask::Timer { .. } => return None,
         };

@@ -40,20 +40,21 @@ impl<'a> UnknownCall<'a> {
         format!("{reason}. Did it happen? Answer {ANSWERS}.")
     }
 
-    /// Reads an answer: an [`UnknownAnswer`], or one of its words.
+    /// Reads an answer: an [`UnknownAnswer`], or a line that means one, each also as `answer` of an
+    /// object.
     ///
     /// # Errors
     /// Status 422 for anything else. The question stays open.
-    pub(crate) fn read(self, value: &Value) -> Result<Value> {
-        let word = match value.as_object() {
-            Some(members) if members.len() == 1 => members.get("answer").unwrap_or(value),
-            _ => value,
-        };
-        if let Some(answer) = word.as_str().and_then(answer_of_line) {
-            return Ok(json!(answer));
+    pub(crate) fn read(self, mut value: &Value) -> Result<Value> {
+        let only = |value: &Value| value.as_object().is_some_and(|members| members.len() == 1);
+        while let Some(answer) = value.get("answer").filter(|_| only(value)) {
+            value = answer;
         }
-        let is_answer = serde_json::from_value::<UnknownAnswer>(value.clone()).is_ok();
-        if is_answer { Ok(value.clone()) } else { Err(self.refuse()) }
+        let answer = match value {
+            Value::String(line) => answer_of_line(line),
+            other => serde_json::from_value(other.clone()).ok(),
+        };
+        answer.map(|answer: UnknownAnswer| json!(answer)).ok_or_else(|| self.refuse())
     }
 
     fn refuse(self) -> ApiError {
@@ -100,6 +101,8 @@ mod tests {
             (give_up.clone(), Some(&give_up)),
             (json!(r#"happened {"id": 1}"#), Some(&happened)),
             (happened.clone(), Some(&happened)),
+            (json!({"answer": happened}), Some(&happened)),
+            (json!({"answer": again}), Some(&again)),
             (json!("happened"), None),
             (json!("yes"), None),
             (json!({"answer": "yes"}), None),

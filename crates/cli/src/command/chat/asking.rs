@@ -133,8 +133,8 @@ impl<B: Backend> ChatSession<'_, B> {
         }
     }
 
-    /// Asks if a call of unknown outcome is to be made again. `false` if the person does not want it
-    /// after all.
+    /// Asks if a call of unknown outcome is to be made again. `false` if the person does not want
+    /// it after all.
     async fn confirm_again(&mut self) -> Result<bool, CliError> {
         let prompt = "if the call took effect, it takes effect twice; call again? [y/n]";
         match self.read(prompt, "", Kind::Line).await? {
