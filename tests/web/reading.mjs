@@ -129,7 +129,9 @@ async function files_are_thumbnails_and_open(browser, { server, model }) {
   const { thread_id: id } = await server.json("POST", "/threads", { metadata: { graph_id: "desk" } });
   const image = { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } };
   const far = { type: "image_url", image_url: { url: "https://evil.example/x.png" } };
-  const messages = [{ type: "human", content: [{ type: "text", text: "look" }, image, far] }];
+  // It can have scripts: it is saved, and not drawn.
+  const drawing = { type: "image_url", image_url: { url: `data:image/svg+xml;base64,${btoa("<svg xmlns='http://www.w3.org/2000/svg'/>")}` } };
+  const messages = [{ type: "human", content: [{ type: "text", text: "look" }, image, far, drawing] }];
   await server.json("POST", `/threads/${id}/state`, { values: { messages }, as_node: "__start__" });
   const seen = await Page.enter(browser, server, { hash: `#/thread/${id}` });
   const thumbnail = seen.page.getByRole("button", { name: "Show the image" });
@@ -137,6 +139,10 @@ async function files_are_thumbnails_and_open(browser, { server, model }) {
   const isLoaded = () => seen.page.getByAltText("Attached image").evaluate(({ complete, naturalWidth }) => complete && naturalWidth > 0);
   await eventually(isLoaded, "the thumbnail is drawn");
   await seen.page.getByText("at evil.example").waitFor();
+  assert.equal(await seen.page.locator("main img").count(), 1);
+  const saved = seen.page.waitForEvent("download");
+  await seen.page.getByRole("link", { name: /^image\/svg\+xml · 4\d B$/ }).click();
+  await saved;
   await seen.accessible("image");
   await thumbnail.click();
   await seen.page.getByRole("button", { name: "Make the image smaller" }).waitFor();

@@ -2,7 +2,9 @@ import { useState } from "react";
 import type { Assistant } from "../api/types";
 import { link } from "../shared/route";
 import { useAssistants } from "../threads/data";
-import { beginThread } from "./begin";
+import { InputForm } from "../graph/input-form";
+import { useShape } from "../graph/shape";
+import { beginRun, beginThread } from "./begin";
 import { TextInput } from "./input";
 import { ModelChoice } from "./model-choice";
 
@@ -12,6 +14,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const [problem, setProblem] = useState<string>();
   const [model, setModel] = useState("");
   const chosen = assistants?.find(({ name, assistant_id }) => name === agent || assistant_id === agent) ?? assistants?.[0];
+  const shape = useShape(chosen?.assistant_id);
   const begin = (text: string) => {
     if (!chosen) return false;
     beginThread({ ...chosen, model: model || undefined }, text).catch((error: Error) => setProblem(error.message));
@@ -29,8 +32,18 @@ export function NewChat({ agent }: { agent: string | undefined }) {
           {problem}
         </p>
       )}
-      <TextInput label="Your message" placeholder={`Write to ${chosen?.name ?? "an agent"}`} onText={begin} focus />
-      <ModelChoice chosen={model} onChoose={setModel} />
+      {chosen && shape && !shape.takesMessages ? (
+        <InputForm
+          key={chosen.assistant_id}
+          schema={shape.input}
+          onInput={(input) => void beginRun(chosen, input).catch((error: Error) => setProblem(error.message))}
+        />
+      ) : (
+        <>
+          <TextInput label="Your message" placeholder={`Write to ${chosen?.name ?? "an agent"}`} onText={begin} focus />
+          <ModelChoice chosen={model} onChoose={setModel} />
+        </>
+      )}
       <Agents assistants={assistants ?? []} chosen={chosen} />
     </section>
   );
