@@ -1,6 +1,7 @@
 // Graphs without messages: their form, their output, their questions and their failures.
 import assert from "node:assert/strict";
 import { Page } from "./browser.mjs";
+import { isDesigned } from "./design.mjs";
 
 const PHONE = { width: 390, height: 844 };
 
@@ -27,6 +28,7 @@ async function a_graph_runs_with_a_form_and_shows_its_output(browser, server) {
     const { values } = await server.json("GET", `/threads/${page.thread}/state`);
     assert.deepEqual(values, { msg: "hello", out: "echo:hello", n: 42 });
     await page.accessible("graph-output");
+    await isDesigned(page, "graph");
     // The same as JSON, on the same thread.
     await input.getByLabel("Msg").fill("again");
     await input.getByRole("button", { name: "JSON" }).click();

@@ -39,9 +39,10 @@ def main() -> int:
     program = TARGET / "debug" / "examples" / "reference_server"
     program = Path(os.environ.get("WEFT_REFERENCE_SERVER", program))
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    takes_shots = sys.argv[1:2] == ["--shots"]
     needs = (
         (weft.exists(), weft, "cargo build -p weftwork-cli"),
-        (program.exists(), program, "cargo build -p weftwork-server --example reference_server"),
+        (takes_shots or program.exists(), program, "cargo build -p weftwork-server --example reference_server"),
         (chromium, "Chromium", "scripts/bootstrap.sh"),
     )
     for found, need, fix in needs:
@@ -54,7 +55,7 @@ def main() -> int:
     for script in [*HERE.glob("*.mjs"), *files]:
         shutil.copy(script, folder)
     env = {**os.environ, "WEFT": str(weft), "WEFT_REFERENCE_SERVER": str(program), "CHROMIUM": chromium}
-    if sys.argv[1:2] == ["--shots"]:
+    if takes_shots:
         command = ["shots.mjs", Path(sys.argv[2]).resolve()]
     else:
         command = ["suite.mjs", *sys.argv[1:]]
