@@ -28,6 +28,11 @@ function outsideOfTheScales() {
   return [...found];
 }
 
+/** Fails if the sizes of a view are none of those of the design. */
+export async function isDesigned({ page }, name) {
+  assert.deepEqual(await page.evaluate(outsideOfTheScales), [], name);
+}
+
 /** Words that are broken over two lines, of those that fit in one. */
 function brokenWords() {
   const found = [];
@@ -78,7 +83,7 @@ async function every_view_has_the_sizes_of_the_design(browser, server) {
     for (const viewport of [{ width: 1280, height: 800 }, PHONE]) {
       const page = await Page.enter(browser, server, { hash, viewport });
       await drawn(page);
-      assert.deepEqual(await page.page.evaluate(outsideOfTheScales), [], `${name} at ${viewport.width}`);
+      await isDesigned(page, `${name} at ${viewport.width}`);
       await page.accessible(`design-${name}-${viewport.width}`);
       await page.close();
     }

@@ -174,6 +174,7 @@ async function the_messages_of_a_short_thread_are_read_once(browser, { server, m
   page.page.on("request", (request) => request.url().includes(`/${thread}`) && request.url().includes("/chat/") && read.push(request.url()));
   await page.page.goto(`${server.url}/ui/#/thread/${thread}`);
   await page.until("Short.");
+  await page.details();
   await page.page.locator(".graph").waitFor();
   assert(read.length > 0 && read.every((url) => url.includes("limit=")), read.join("\n"));
   await page.close();

@@ -1,6 +1,7 @@
 // Reading and acting: code, formulas, tables, previews, titles and files, and the actions of messages.
 import assert from "node:assert/strict";
 import { eventually, Page } from "./browser.mjs";
+import { isDesigned } from "./design.mjs";
 
 const CODE = "Use `print`:\n\n```python\ndef total(prices):\n    # in euros\n    return sum(prices) + 1\n```\n\nand\n\n```nolang\nplain <b>text</b>\n```";
 const CLIPBOARD = { permissions: ["clipboard-read", "clipboard-write"] };
@@ -36,6 +37,7 @@ async function code_has_its_language_its_colours_and_a_copy(browser, { server, m
   await page.page.getByText("Copied.").waitFor();
   assert.equal((await copied(page)).trim(), "def total(prices):\n    # in euros\n    return sum(prices) + 1");
   await page.accessible("code");
+  await isDesigned(page, "code");
   await page.close();
 }
 
@@ -48,6 +50,10 @@ async function formulas_are_drawn_and_money_stays_money(browser, { server, model
 
 $$a^2 + b^2 = c^2$$
 
+$$
+\begin{pmatrix} 1 & \color{red}{x} \\ \boxed{3} & \href{javascript:alert(1)}{4} \end{pmatrix}
+$$
+
 It costs $5 and $10, or $12.50 to $20. Code: ${"`$z$`"}
 
 Broken: \(\frac{1\)`;
@@ -57,13 +63,15 @@ Broken: \(\frac{1\)`;
   await page.until("Broken");
   await page.status("Done");
   const formulas = page.answer.locator("math");
-  await formulas.nth(3).waitFor();
-  assert.equal(await formulas.count(), 4);
-  assert.equal(await page.answer.getByRole("group", { name: "Formula" }).count(), 2, "two stand alone");
+  await formulas.nth(4).waitFor();
+  assert.equal(await formulas.count(), 5);
+  assert.equal(await page.answer.getByRole("group", { name: "Formula" }).count(), 3, "three stand alone");
+  assert.equal(await page.answer.locator("math a, math [href], math [style]").count(), 0, "formulas do nothing");
   await page.answer.getByText("It costs $5 and $10, or $12.50 to $20.").waitFor();
   assert.deepEqual(await page.answer.locator(".markdown code:visible").allTextContents(), ["$z$", "\\frac{1"]);
   assert(new Set(loaded).size === 1 && loaded[0] === "typeset", loaded.join());
   await page.accessible("formulas");
+  await isDesigned(page, "formulas");
   await page.close();
 }
 
@@ -83,6 +91,7 @@ async function wide_tables_scroll_within_their_message(browser, { server, model 
     await page.page.keyboard.press("ArrowRight");
     await eventually(() => table.evaluate((one) => one.scrollLeft > 0), "the table is scrolled by keyboard");
     await page.accessible(`table-${viewport.width}`);
+    await isDesigned(page, "table");
     await page.close();
   }
 }
@@ -116,6 +125,7 @@ async function files_are_thumbnails_and_open(browser, { server, model }) {
   const added = page.page.getByRole("group", { name: "Added files" });
   await added.getByText("notes.txt").waitFor();
   await page.accessible("added");
+  await isDesigned(page, "added files");
   await added.getByRole("button", { name: "Remove other.txt" }).click();
   await page.page.getByRole("button", { name: "Send" }).click();
   await page.until("I read it.");
@@ -129,7 +139,9 @@ async function files_are_thumbnails_and_open(browser, { server, model }) {
   const { thread_id: id } = await server.json("POST", "/threads", { metadata: { graph_id: "desk" } });
   const image = { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } };
   const far = { type: "image_url", image_url: { url: "https://evil.example/x.png" } };
-  const messages = [{ type: "human", content: [{ type: "text", text: "look" }, image, far] }];
+  // It can have scripts: it is saved, and not drawn.
+  const drawing = { type: "image_url", image_url: { url: `data:image/svg+xml;base64,${btoa("<svg xmlns='http://www.w3.org/2000/svg'/>")}` } };
+  const messages = [{ type: "human", content: [{ type: "text", text: "look" }, image, far, drawing] }];
   await server.json("POST", `/threads/${id}/state`, { values: { messages }, as_node: "__start__" });
   const seen = await Page.enter(browser, server, { hash: `#/thread/${id}` });
   const thumbnail = seen.page.getByRole("button", { name: "Show the image" });
@@ -137,7 +149,12 @@ async function files_are_thumbnails_and_open(browser, { server, model }) {
   const isLoaded = () => seen.page.getByAltText("Attached image").evaluate(({ complete, naturalWidth }) => complete && naturalWidth > 0);
   await eventually(isLoaded, "the thumbnail is drawn");
   await seen.page.getByText("at evil.example").waitFor();
+  assert.equal(await seen.page.locator("main img").count(), 1);
+  const saved = seen.page.waitForEvent("download");
+  await seen.page.getByRole("link", { name: /^image\/svg\+xml · 4\d B$/ }).click();
+  await saved;
   await seen.accessible("image");
+  await isDesigned(seen, "image");
   await thumbnail.click();
   await seen.page.getByRole("button", { name: "Make the image smaller" }).waitFor();
   await seen.close();

@@ -36,18 +36,26 @@ def install() -> Path:
 
 def main() -> int:
     weft = Path(os.environ.get("WEFT", TARGET / "debug" / "weft"))
+    program = TARGET / "debug" / "examples" / "reference_server"
+    program = Path(os.environ.get("WEFT_REFERENCE_SERVER", program))
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    for found, fix in ((weft.exists(), "cargo build -p weftwork-cli"), (chromium, "scripts/bootstrap.sh")):
+    takes_shots = sys.argv[1:2] == ["--shots"]
+    needs = (
+        (weft.exists(), weft, "cargo build -p weftwork-cli"),
+        (takes_shots or program.exists(), program, "cargo build -p weftwork-server --example reference_server"),
+        (chromium, "Chromium", "scripts/bootstrap.sh"),
+    )
+    for found, need, fix in needs:
         if not found:
-            print(f"the tests need {weft} and Chromium; run: {fix}")
+            print(f"the tests need {need}; run: {fix}")
             return 2
     folder = install()
     # Modules of Node are found from the folder of the file that imports them.
     files = [HERE / "tools_server.py", ROOT / "docs/guide/clock_server.py", ROOT / "tests/damages.json"]
     for script in [*HERE.glob("*.mjs"), *files]:
         shutil.copy(script, folder)
-    env = {**os.environ, "WEFT": str(weft), "CHROMIUM": chromium}
-    if sys.argv[1:2] == ["--shots"]:
+    env = {**os.environ, "WEFT": str(weft), "WEFT_REFERENCE_SERVER": str(program), "CHROMIUM": chromium}
+    if takes_shots:
         command = ["shots.mjs", Path(sys.argv[2]).resolve()]
     else:
         command = ["suite.mjs", *sys.argv[1:]]

@@ -67,10 +67,15 @@ export class Server {
     return [...model, "--store", store];
   }
 
+  command() {
+    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token, ...this.offers];
+    return { program: process.env.WEFT, args };
+  }
+
   /** Starts the server, and waits for its address and the address of its page. */
   async start() {
-    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token, ...this.offers];
-    this.process = spawn(process.env.WEFT, args, { cwd: this.folder, env: this.env(), stdio: ["ignore", "pipe", "pipe"] });
+    const { program, args } = this.command();
+    this.process = spawn(program, args, { cwd: this.folder, env: this.env(), stdio: ["ignore", "pipe", "pipe"] });
     this.log = "";
     await new Promise((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error(`the server did not start: ${this.log}`)), START_MS);
@@ -78,7 +83,7 @@ export class Server {
         this.log += `${line}\n`;
         this.address = /^listening on http:\/\/(\S+)/.exec(line)?.[1] ?? this.address;
         this.page = /(http:\S+\/ui\/\S*)/.exec(line)?.[1] ?? this.page;
-        if (/listening/.test(this.log) && /\/ui\//.test(this.log)) {
+        if (/listening/.test(this.log) && this.page !== undefined) {
           clearTimeout(timer);
           resolve();
         }
@@ -175,5 +180,22 @@ export class Server {
   /** The refunds in the database of the order desk, which it creates on first use: order and amount in cents. */
   refunds() {
     return JSON.parse(execFileSync("python3", ["-c", REFUNDS, join(this.folder, "desk.db")], { encoding: "utf8" }));
+  }
+}
+
+/** A program with graphs of its own, which serves the page without authentication. */
+export class Program extends Server {
+  command() {
+    return { program: process.env.WEFT_REFERENCE_SERVER, args: ["--listen", this.address, "--store", `sqlite:${join(this.folder, "store.db")}`] };
+  }
+
+  get page() {
+    return `${this.url}/ui/`;
+  }
+
+  set page(_) {}
+
+  async cookie() {
+    return { name: "none", value: "none", domain: "127.0.0.1", path: "/" };
   }
 }

@@ -4,11 +4,12 @@ import { launch } from "./browser.mjs";
 import { tests as damaged } from "./damaged.mjs";
 import { tests as design } from "./design.mjs";
 import { tests as embedded } from "./embedded.mjs";
+import { tests as graphs } from "./graphs.mjs";
 import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
 import { tests as reading } from "./reading.mjs";
 import { tests as safety } from "./safety.mjs";
-import { Server } from "./server.mjs";
+import { Program, Server } from "./server.mjs";
 import { tests as states } from "./states.mjs";
 import { tests as story } from "./story.mjs";
 import { deskTests as deskTruth, labTests as labTruth } from "./truth.mjs";
@@ -70,6 +71,13 @@ async function own() {
   await server.close();
 }
 
+/** A program with graphs of its own. */
+async function ownGraphs() {
+  const server = await new Program().start();
+  await run(graphs, server);
+  await server.close();
+}
+
 /** An agent whose model and tools are those of the tests. */
 async function laboratory() {
   const model = await new Model().start();
@@ -79,7 +87,7 @@ async function laboratory() {
   model.close();
 }
 
-await Promise.all([desk().then(own), laboratory().then(odd)]);
+await Promise.all([desk().then(own).then(ownGraphs), laboratory().then(odd)]);
 await browser.close();
 console.log(`test result: ${failed === 0 ? "ok" : "FAILED"}. ${passed} passed; ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);

@@ -1,3 +1,5 @@
+import type { JsonObject } from "../api/types";
+import { startRun } from "../graph/graph-view";
 import { go } from "../shared/route";
 import { newUuid } from "../shared/uuid";
 import { wordsOfMarkdown } from "../shared/words";
@@ -16,5 +18,14 @@ export async function beginThread(agent: Agent, text: string): Promise<void> {
   const id = newUuid();
   await createThread(id, agent, titleOfText(text));
   firstTexts.set(id, text);
+  go({ view: "thread", thread: id });
+}
+
+/** Creates a thread for a graph without messages, runs it, and opens the thread. */
+export async function beginRun(agent: Agent, input: JsonObject): Promise<void> {
+  const id = newUuid();
+  const said = Object.values(input).find((value) => typeof value === "string" && value !== "");
+  await createThread(id, agent, [agent.graph_id, said].filter(Boolean).join(": ").slice(0, 80));
+  await startRun(id, agent.assistant_id, input);
   go({ view: "thread", thread: id });
 }

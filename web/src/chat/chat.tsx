@@ -1,6 +1,8 @@
 import { useEffect, useState } from "react";
 import type { Thread } from "../api/types";
 import { Absent } from "../shared/absent";
+import { GraphView } from "../graph/graph-view";
+import { useShape } from "../graph/shape";
 import { RunPanel } from "../run/panel";
 import { useProblem, useThread, useTitle } from "../threads/data";
 import { useChatConnection } from "./connection";
@@ -10,13 +12,14 @@ import { Head } from "./head";
 /** Name under which the browser stores that the details are shown. They are closed until somebody wants them. */
 const DETAILS = "details";
 
-/** A thread: its head, the conversation with its agent, and its details. */
+/** A thread: its head, the conversation with its agent or the runs of its graph, and its details. */
 export function Chat({ thread: id, onChange }: { thread: string; onChange: () => void }) {
   const polled = useThread(id);
   const { data: thread, refresh } = polled;
   const connected = useChatConnection();
   const [showsDetails, setShowsDetails] = useState(() => localStorage.getItem(DETAILS) === "open");
   const agent = thread?.metadata.assistant_id ?? thread?.metadata.graph_id;
+  const shape = useShape(agent);
   const title = useTitle(thread);
   useEffect(() => {
     if (title !== undefined) document.title = `${title} · Weftwork`;
@@ -34,11 +37,15 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
   };
   return (
     <section className="chat" aria-label={title} data-run={showsDetails || undefined}>
-      <Head thread={thread} agent={agent} connection={connected.connection} onChange={changed} showsDetails={showsDetails} onDetails={toggle} />
+      <Head thread={thread} agent={shape?.takesMessages ? agent : undefined} connection={connected.connection} onChange={changed} showsDetails={showsDetails} onDetails={toggle} />
       <Problem thread={thread} />
-      {agent !== undefined && (
+      {agent !== undefined && shape && (
         <div className="sides">
-          <Conversation key={connected.epoch} chat={{ agent, thread: id }} thread={thread} connected={connected} onChange={changed} />
+          {shape.takesMessages ? (
+            <Conversation key={connected.epoch} chat={{ agent, thread: id }} thread={thread} connected={connected} onChange={changed} />
+          ) : (
+            <GraphView thread={thread} agent={agent} shape={shape} onChange={changed} />
+          )}
           {showsDetails && <RunPanel thread={thread} agent={agent} facts={connected.facts} />}
         </div>
       )}

@@ -8,7 +8,6 @@ import {
 import { useState, type FormEvent, type KeyboardEvent } from "react";
 import { copyText } from "../shared/copy";
 import { Explained } from "../shared/explained";
-import { toast } from "../shared/toast";
 import { CARDS } from "../tools";
 import { ToolCard } from "../tools/card";
 import { useActions } from "./context";

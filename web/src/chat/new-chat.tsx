@@ -4,7 +4,9 @@ import { reasonOf } from "../question/first";
 import { Absent } from "../shared/absent";
 import { link } from "../shared/route";
 import { useAssistants } from "../threads/data";
-import { beginThread } from "./begin";
+import { InputForm } from "../graph/input-form";
+import { useShape } from "../graph/shape";
+import { beginRun, beginThread } from "./begin";
 import { TextInput } from "./input";
 import { ModelChoice } from "./model-choice";
 
@@ -15,6 +17,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const [problem, setProblem] = useState<string>();
   const [model, setModel] = useState("");
   const chosen = assistants?.find(({ name, assistant_id }) => name === agent || assistant_id === agent) ?? assistants?.[0];
+  const shape = useShape(chosen?.assistant_id);
   const begin = async (text: string) => {
     if (!chosen) return false;
     try {
@@ -36,8 +39,18 @@ export function NewChat({ agent }: { agent: string | undefined }) {
           {problem}
         </p>
       )}
-      <TextInput label="Your message" placeholder={`Write to ${chosen?.name ?? "an agent"}`} onText={begin} focus />
-      <ModelChoice chosen={model} onChoose={setModel} />
+      {chosen && shape && !shape.takesMessages ? (
+        <InputForm
+          key={chosen.assistant_id}
+          schema={shape.input}
+          onInput={(input) => void beginRun(chosen, input).catch((error: Error) => setProblem(reasonOf(error)))}
+        />
+      ) : (
+        <>
+          <TextInput label="Your message" placeholder={`Write to ${chosen?.name ?? "an agent"}`} onText={begin} focus />
+          <ModelChoice chosen={model} onChoose={setModel} />
+        </>
+      )}
       {assistants ? <Agents assistants={assistants} chosen={chosen} /> : <Absent of="agents" polled={agents} />}
     </section>
   );

@@ -8,7 +8,7 @@ const CHARACTERS_MAX = 4_000;
 export function typeset(formula: string, isDisplay: boolean, into: HTMLElement): boolean {
   if (formula.length > CHARACTERS_MAX) return false;
   try {
-    katex.render(formula, into, { displayMode: isDisplay, output: "mathml", throwOnError: true, trust: false, strict: "ignore", maxExpand: 200 });
+    katex.render(formula, into, { displayMode: isDisplay, output: "mathml", throwOnError: true, trust: false, strict: "ignore", maxExpand: 200, errorColor: "currentcolor" });
     return true;
   } catch {
     return false;

@@ -59,9 +59,14 @@ function keepRequest(thread: string, request: string): void {
   if (requests.read().get(thread) !== request) requests.set(new Map(requests.read()).set(thread, request));
 }
 
+/** Returns the title that a thread was given: as such, or as an id that says something. */
+function givenTitle({ thread_id, metadata }: Thread): string | undefined {
+  return metadata.title || (UUID.test(thread_id) ? undefined : thread_id);
+}
+
 /** Returns the title of a thread: the one it was given, or its first request. */
 export function titleOf(thread: Thread): string {
-  return thread.metadata.title || requests.read().get(thread.thread_id) || (UUID.test(thread.thread_id) ? "Untitled thread" : thread.thread_id);
+  return givenTitle(thread) ?? requests.read().get(thread.thread_id) ?? "Untitled thread";
 }
 
 /** Draws the titles of threads again when a first request was read. */
@@ -72,7 +77,7 @@ export function useTitles(): void {
 /** Reads the first request of a thread that has no title, and returns its title. */
 export function useTitle(thread: Thread | null | undefined): string | undefined {
   useTitles();
-  const id = thread && !thread.metadata.title && !requests.read().get(thread.thread_id) ? thread.thread_id : undefined;
+  const id = thread && givenTitle(thread) === undefined && !requests.read().get(thread.thread_id) ? thread.thread_id : undefined;
   const updated = thread?.updated_at;
   useEffect(() => {
     if (id === undefined) return;
