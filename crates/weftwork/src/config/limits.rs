@@ -4,6 +4,7 @@ use super::Setting;
 use crate::Error;
 use std::time::Duration;
 use weftwork_types::port::Limits;
+use weftwork_types::usage::dollars as dollars_text;
 
 /// Largest limit of a cost, in dollars.
 const USD_MAX: f64 = 1_000_000_000.0;
@@ -22,6 +23,24 @@ pub(super) fn read(setting: Setting<String>) -> Result<Setting<Limits>, Error> {
             expected: format!("limits such as `tokens=100000,usd=2`: {reason}"),
         }),
     }
+}
+
+/// Writes limits of runs in the form that [`read_limits`] reads. It does not read a time that is no
+/// whole number of seconds, which is written in milliseconds.
+#[must_use]
+pub fn format_limits(limits: Limits) -> String {
+    let Limits { model_calls, tool_calls, tokens, cost_micro_usd, wall_ms } = limits;
+    let parts = [
+        tokens.map(|limit| format!("tokens={limit}")),
+        cost_micro_usd.map(|limit| format!("usd={}", dollars_text(limit))),
+        model_calls.map(|limit| format!("calls={limit}")),
+        tool_calls.map(|limit| format!("tools={limit}")),
+        wall_ms.map(|limit| match limit % 1_000 {
+            0 => format!("time={}s", limit / 1_000),
+            _ => format!("time={limit}ms"),
+        }),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(",")
 }
 
 /// Reads limits of runs: `tokens=N,usd=X,calls=N,tools=N,time=T`, or some of them.
@@ -114,6 +133,11 @@ mod tests {
             wall_ms: Some(90_000),
         };
         assert_eq!(read_limits("tokens=5000,usd=0.25, calls = 4,tools=9,time=90s"), Ok(all));
+        assert_eq!(read_limits(&format_limits(all)), Ok(all));
+        assert_eq!(
+            format_limits(Limits { wall_ms: Some(1_500), ..Limits::default() }),
+            "time=1500ms"
+        );
         assert_eq!(read_limits("calls=4").map(|limits| limits.tokens), Ok(None));
         for (wrong, why) in [
             ("", "`` is no limit; expected some of"),

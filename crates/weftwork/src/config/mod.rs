@@ -10,7 +10,7 @@ mod rules;
 mod spelling;
 
 pub use file::Origin;
-pub use limits::{read_duration, read_limits};
+pub use limits::{format_limits, read_duration, read_limits};
 pub use mcp::McpTools;
 pub use place::{Address, StorePlace};
 pub use remotes::{REMOTE, Remotes};
