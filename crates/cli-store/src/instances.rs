@@ -1,28 +1,33 @@
 //! `weft instances`: creates, lists, shows, watches and terminates instances of agents, and sends
 //! them activities.
 
-use crate::args::{Begin, CreateInstance, Instances, SendActivity};
+mod terminate;
+
+use crate::args::{Begin, CreateInstance, Instances, ResendActivity, SendActivity};
 use futures_util::StreamExt;
 use serde_json::json;
 use std::time::Duration;
 use weftwork::App;
 use weftwork::agents::{
-    Activity, AgentError, AgentRuntime, AgentRuntimeError, AgentRuntimeErrorKind as Kind,
-    DeadLetter, InstanceOptions, QueuedActivities, Sent, Terminated,
+    Activity, ActivityEnd, AgentError, AgentRuntime, AgentRuntimeError,
+    AgentRuntimeErrorKind as Kind, InstanceInfo, InstanceOptions, OnQuestion, Sent,
 };
+use weftwork::config::{Origin, format_limits};
 use weftwork::runtime::Runtime;
 use weftwork::store::{Store, StoreError};
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::run::{Mailbox, RunOptions, RunOutcome};
-use weftwork::types::{InstanceId, Principal, ThreadId};
+use weftwork::types::{InstanceId, Principal, RunId, ThreadId};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, default_model};
+use weftwork_cli_base::error::report_fault;
 use weftwork_cli_base::exit::Exit;
-use weftwork_cli_base::follow::{tell_end, to_json_line};
+use weftwork_cli_base::follow::{tell_end, to_json_line, usage_unread};
 use weftwork_cli_base::question;
 use weftwork_cli_base::run::input_of;
 use weftwork_cli_base::shell;
 use weftwork_cli_base::signals::Signals;
+use weftwork_cli_base::spent::Spent;
 use weftwork_cli_base::terminal::Table;
 
 /// Interval at which an activity that waits is tried again.
@@ -36,9 +41,13 @@ pub async fn instances(command: Instances, context: &CommandContext) -> Result<E
         let reason = "instances need a store that outlives the command; set one with --store";
         return Err(CliError::BadInput { reason: reason.to_owned() });
     }
-    if let Instances::Send(args) = command {
+    if let Instances::Send(_) | Instances::Resend(_) = command {
         let app = context.open_all(default_model(), None).await?;
-        let done = send_activity(*args, &app, context).await;
+        let done = match command {
+            Instances::Resend(args) => resend_activity(args, &app, context).await,
+            Instances::Send(args) => send_activity(*args, &app, context).await,
+            _ => Ok(Exit::Done),
+        };
         // Activities that wait stay in the store.
         app.shutdown(Duration::from_secs(1)).await?;
         return done;
@@ -51,16 +60,8 @@ pub async fn instances(command: Instances, context: &CommandContext) -> Result<E
             show_instance(&InstanceId::new(id)?, json, &agents, context).await
         }
         Instances::Watch { id } => watch_instance(&InstanceId::new(id)?, &agents, context).await,
-        Instances::Terminate { id, deadline, dead_letter, json } => {
-            let id = InstanceId::new(id)?;
-            let queued = match dead_letter {
-                true => QueuedActivities::DeadLetter,
-                false => QueuedActivities::Keep,
-            };
-            let report = agents.terminate(&id, deadline, queued).await?;
-            tell_termination(&id, &report, json, context)
-        }
-        Instances::Send(_) => Ok(Exit::Done),
+        Instances::Terminate(args) => terminate::terminate(args, &agents, context).await,
+        Instances::Send(_) | Instances::Resend(_) => Ok(Exit::Done),
     };
     agents.runtime().shutdown(Duration::from_secs(1)).await?;
     done
@@ -86,8 +87,14 @@ async fn create_instance(
     let agent = context.agent(&args.agent)?;
     let options = InstanceOptions::new().mailbox_capacity(args.mailbox);
     let options = options.on_question(args.on_question.into());
+    let flag = context.config.model.as_ref().filter(|s| matches!(s.origin, Origin::Flag(_)));
+    if let Some(model) = flag {
+        // A model that cannot be opened would fail each activity.
+        context.config.open_model(&model.value)?;
+    }
     let options = options.run_options(RunOptions {
         configurable: args.configurable.unwrap_or_default(),
+        run_model: flag.map(|model| model.value.clone()),
         budget: args.budget,
         step_limit: args.step_limit,
         ..RunOptions::default()
@@ -163,6 +170,7 @@ async fn show_instance(
         counts.failed,
         counts.cancelled
     ))?;
+    terminal.line(format_args!("each activity: {}", describe_options(&info)))?;
     if let Some(error) = info.error {
         terminal.line(format_args!("error: {} {error}", error.code()))?;
     }
@@ -177,6 +185,39 @@ async fn show_instance(
     Ok(Exit::Done)
 }
 
+/// Describes the options that hold for each activity of an instance.
+fn describe_options(info: &InstanceInfo) -> String {
+    let options = &info.options;
+    let budget = options.budget.map(|limits| format!("budget {}", format_limits(&limits)));
+    let steps = options.step_limit.map(|limit| format!("at most {limit} supersteps"));
+    let model = options.run_model.as_ref().map(|model| format!("model {model}"));
+    let entries = Some(&options.configurable).filter(|entries| !entries.is_empty());
+    let entries = entries.map(|entries| format!("configurable {}", json!(entries)));
+    let question = match info.on_question {
+        OnQuestion::Hold => "a question holds the mailbox",
+        OnQuestion::SetAside => "one that asks is set aside",
+    };
+    let told = [budget, steps, model, entries].into_iter().flatten();
+    told.chain([question.to_owned()]).collect::<Vec<_>>().join(", ")
+}
+
+/// Sends an activity of an instance again, as it was sent.
+async fn resend_activity(
+    args: ResendActivity,
+    app: &App,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let agents = app.instances();
+    let from = InstanceId::new(&args.id)?;
+    let to = InstanceId::new(&args.to)?;
+    let letter = agents.letter(&from, &RunId::new(&args.activity)?).await?;
+    let again = match args.key {
+        Some(key) => letter.again.idempotency_key(key),
+        None => letter.again,
+    };
+    deliver(again, &to, args.leave, app, context).await
+}
+
 async fn send_activity(
     args: SendActivity,
     app: &App,
@@ -184,7 +225,6 @@ async fn send_activity(
 ) -> Result<Exit, CliError> {
     let id = InstanceId::new(&args.id)?;
     let agents = app.instances();
-    let terminal = &context.terminal;
     let mut activity = Activity::new(args.payload.unwrap_or_default()).priority(args.priority);
     if let Some(text) = &args.message {
         activity = activity.input(input_of(app, text, args.key.as_deref()));
@@ -204,18 +244,31 @@ async fn send_activity(
     if let Some(key) = args.key {
         activity = activity.idempotency_key(key);
     }
-    let sent = match args.leave {
-        true => agents.leave(&id, activity).await?,
-        false => agents.send(&id, activity).await?,
+    deliver(activity, &id, args.leave, app, context).await
+}
+
+/// Sends an activity to an instance, and waits for its end, unless it is left to a worker.
+async fn deliver(
+    activity: Activity,
+    id: &InstanceId,
+    leave: bool,
+    app: &App,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let agents = app.instances();
+    let terminal = &context.terminal;
+    let sent = match leave {
+        true => agents.leave(id, activity).await?,
+        false => agents.send(id, activity).await?,
     };
     terminal.note(format_args!("activity {} for instance {id}", sent.activity().run));
-    if args.leave {
+    if leave {
         return Ok(Exit::Done);
     }
-    let info = agents.info(&id).await?;
+    let info = agents.info(id).await?;
     if !info.questions.is_empty() && info.statistics.waiting > 0 {
         terminal.note("the activity waits behind one that asks");
-        question::tell_open(&info.questions, &ThreadId::from(&id), terminal);
+        question::tell_open(&info.questions, &ThreadId::from(id), terminal);
     }
     if let Some(error) = info.error.filter(|error| error.kind == Kind::GraphUnavailable) {
         let code = error.code();
@@ -232,19 +285,25 @@ async fn send_activity(
             }
             ended = &mut ended => break ended,
             // Another process may have answered the question before it, and have ended.
-            () = tokio::time::sleep(ATTEND_EVERY) => agents.attend(&id),
+            () = tokio::time::sleep(ATTEND_EVERY) => agents.attend(id),
         }
     };
-    match ended {
-        Ok(_) => {
-            match agents.get_state(&id).await {
-                // A process with this agent has executed it.
-                Err(error) if error.kind == Kind::GraphUnavailable => {}
-                state => terminal.line(state?)?,
-            }
-            report_questions(&sent, app, context).await
-        }
-        Err(error) => Ok(report_failure(&error, context)),
+    match Spent::of(app, sent.activity()).await {
+        Ok(spent) => spent.into_iter().for_each(|spent| terminal.note(spent)),
+        Err(error) => terminal.note(usage_unread(&error)),
+    }
+    let end = match ended {
+        Ok(end) => end,
+        Err(error) => return Ok(report_failure(&error, context)),
+    };
+    match agents.get_state(id).await {
+        // A process with this agent has executed it.
+        Err(error) if error.kind == Kind::GraphUnavailable => {}
+        state => terminal.line(state?)?,
+    }
+    match end {
+        ActivityEnd::Asks => report_questions(&sent, app, context).await,
+        _ => Ok(Exit::Done),
     }
 }
 
@@ -296,7 +355,7 @@ async fn open_aside(
 
 /// Reports the error of an activity.
 fn report_failure(error: &AgentRuntimeError, context: &CommandContext) -> Exit {
-    context.terminal.note(format_args!("{} {error}", error.code()));
+    report_fault(&error.fault, &context.terminal);
     if error.kind == Kind::Cancelled { Exit::Cancelled } else { Exit::Failed }
 }
 
@@ -316,32 +375,4 @@ async fn watch_instance(
         let Some(event) = event else { return Ok(Exit::Done) };
         context.terminal.line(to_json_line(&event?)?)?;
     }
-}
-
-fn tell_termination(
-    id: &InstanceId,
-    report: &Terminated,
-    as_json: bool,
-    context: &CommandContext,
-) -> Result<Exit, CliError> {
-    let terminal = &context.terminal;
-    if as_json {
-        terminal.line(to_json_line(report)?)?;
-        return Ok(Exit::Done);
-    }
-    if let Some(run) = &report.ended {
-        terminal.line(format_args!("activity {run}: ended"))?;
-    }
-    if let Some(run) = &report.cut {
-        terminal.line(format_args!("activity {run}: cut off"))?;
-    }
-    for DeadLetter { activity, again } in &report.kept {
-        terminal.line(format_args!("activity {activity}: kept, payload {}", again.payload()))?;
-    }
-    for DeadLetter { activity, again } in &report.dead_lettered {
-        let payload = again.payload();
-        terminal.line(format_args!("activity {activity}: dead letter, payload {payload}"))?;
-    }
-    terminal.note(format_args!("instance {id} is terminated"));
-    Ok(Exit::Done)
 }

@@ -6,6 +6,7 @@
 //! environment: commits under a claim, the journal of calls, the log of events.
 
 mod context;
+pub mod deleted_runs;
 mod dependencies;
 mod event_bus;
 mod follow;

@@ -9,7 +9,8 @@ use weftwork_store::mailbox::{INSTANCE, TERMINATED};
 use weftwork_store::record::{Claim, Commit, NewRun, RunRow};
 use weftwork_store::table::Store;
 use weftwork_store::{
-    ActivityCounts, IfExists, NewThread, StoreError, Untouched, Waiting, cancel_orphan, invariants,
+    ActivityCounts, IfExists, NewThread, StoreError, Untouched, Waiting, cancel_orphan, end_asking,
+    invariants,
 };
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Answer;
@@ -325,6 +326,82 @@ pub(super) async fn a_timer_resumes_the_activity_that_waits_for_it(store: Arc<dy
     let claimed = claim(store, "r3").await.expect("its turn");
     finish(store, &claimed, 1_700).await;
     assert_eq!(next(store, NOW).await.as_deref(), Some("r2"));
+}
+
+pub(super) async fn an_activity_counts_once_with_its_continuations(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    sent(store, "r1", 0).await;
+    let claimed = claim(store, "r1").await.expect("its turn");
+    let fails = || {
+        let fault = Fault::new(ErrorCode("W0109"), "no disk");
+        Commit { finish: Some(RunOutcome::Failed { fault }), ..commit(1_600) }
+    };
+    write(store, &claimed, fails()).await;
+    for (run, ends, expected) in [
+        ("r2", fails(), ActivityCounts { failed: 1, ..Default::default() }),
+        (
+            "r3",
+            Commit { finish: completed(), ..commit(1_600) },
+            ActivityCounts { succeeded: 1, ..Default::default() },
+        ),
+    ] {
+        let mut again = continuation(run);
+        again.options.activity = Some(at("t", "r1"));
+        send(store, again).await.expect("accepted");
+        let claimed = claim(store, run).await.expect("its turn");
+        write(store, &claimed, ends).await;
+        assert_eq!(counts(store).await, expected, "{run}");
+    }
+}
+
+pub(super) async fn a_deadline_passes_an_open_question(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    asks(store, "r1", None).await;
+    let mut limited = activity("r2", 9, None);
+    limited.options.deadline = Some(Timestamp(1_700));
+    send(store, limited).await.expect("accepted");
+    sent(store, "r3", 0).await;
+    assert_eq!(next(store, Timestamp(1_699)).await, None);
+    assert_eq!(next(store, Timestamp(1_700)).await.as_deref(), Some("r2"));
+    let late = Timestamp(1_700);
+    let worker = register(store, "w1", 1_700).await;
+    let claimed = store.claim(&us(), &at("t", "r2"), &worker, late).await.expect("its turn").0;
+    let fault = Fault::new(ErrorCode("W0135"), "too late");
+    let finish = Some(RunOutcome::Failed { fault });
+    let interrupts = vec![question(1)];
+    let ends = Commit { interrupts, finish, is_unbegun: true, ..commit(1_700) };
+    write(store, &claimed, ends).await;
+    let rows = store.interrupts(&us(), &thread("t")).await.expect("reads");
+    assert_eq!((&rows[0].run, rows[0].is_open()), (&at("t", "r1").run, true));
+    let expected = ActivityCounts { waiting: 1, asking: 1, failed: 1, ..Default::default() };
+    assert_eq!(counts(store).await, expected);
+    assert_eq!(next(store, late).await, None, "the others wait");
+}
+
+pub(super) async fn an_activity_that_asks_ends_with_its_instance(store: Arc<dyn Store>) {
+    let store = &*store;
+    instance(store).await;
+    asks(store, "r1", Some(Timestamp(2_000))).await;
+    let mut limited = activity("r2", 0, None);
+    limited.options.deadline = Some(Timestamp(1_600));
+    send(store, limited).await.expect("accepted");
+    let mark = Map::from_iter([(TERMINATED.to_owned(), Value::Bool(true))]);
+    store.update_metadata(&us(), &thread("t"), mark, NOW).await.expect("is marked");
+    let answer = answered(store, "r3").await;
+    assert!(matches!(answer, Err(StoreError::MailboxClosed { .. })), "{answer:?}");
+    let worker = register(store, "w1", 1_500).await;
+    let end = async |run| end_asking(store, &us(), &at("t", run), &worker, NOW).await;
+    assert_eq!(end("r4").await, Ok(Some(at("t", "r1"))));
+    let rows = store.interrupts(&us(), &thread("t")).await.expect("reads");
+    assert!(rows.iter().all(|row| !row.is_open()), "{rows:?}");
+    let expected = ActivityCounts { waiting: 1, cancelled: 1, ..Default::default() };
+    assert_eq!(counts(store).await, expected);
+    let due = store.due(Timestamp(2_000), vec!["test:graph".to_owned()], 9).await.expect("reads");
+    assert_eq!(due, [], "no timer");
+    assert_eq!(next(store, Timestamp(9_000)).await, None, "what is kept does not end");
+    assert_eq!(end("r5").await, Ok(None));
 }
 
 pub(super) async fn the_mailbox_is_the_only_door(store: Arc<dyn Store>) {

@@ -44,7 +44,8 @@ pub use items::{
 pub use mailbox::ActivityCounts;
 pub use memory::MemoryStore;
 pub use orphan::{
-    OrphanCursor, OrphanPage, cancel_orphan, has_begun, open_questions, speaking, wakes_as_before,
+    OrphanCursor, OrphanPage, cancel_orphan, end_asking, has_begun, open_questions, speaking,
+    wakes_as_before,
 };
 pub use record::{
     Base, Claim, Commit, Committed, InterruptRow, NewRun, RunRow, StoredEvent, ThreadRow, UsageRow,

@@ -50,8 +50,8 @@ pub struct ActivityCounts {
 }
 
 impl ActivityCounts {
-    /// Adds a number of runs with a status, of activities and of their continuations. An activity that
-    /// ended at a question is counted by the run that continues it, or as asking.
+    /// Adds a number of activities whose last runs have a status. An activity that ended at a question
+    /// is counted as asking.
     pub fn add(&mut self, status: RunStatus, number: u64) {
         let of_status = match status {
             RunStatus::Queued | RunStatus::Pending => &mut self.waiting,
@@ -86,8 +86,9 @@ pub fn is_terminated(metadata: &Metadata) -> bool {
 /// Accepts a run, given the metadata of its thread and the number of the unfinished runs of the thread.
 /// Every store calls this in the transaction that creates the run.
 ///
-/// A terminated instance takes no runs at all. The mailbox is the only way to the others: of the runs
-/// that are no activities, they take answers and continuations of what stopped.
+/// A terminated instance takes no runs, except the one by which [`end_asking`](crate::end_asking) ends
+/// its activity. The mailbox is the only way to the others: of the runs that are no activities, they
+/// take answers and continuations of what stopped.
 ///
 /// # Errors
 /// Returns [`StoreError::MailboxClosed`] if the thread is that of a terminated instance,
@@ -99,7 +100,7 @@ pub fn is_terminated(metadata: &Metadata) -> bool {
 pub fn check_mailbox(new: &NewRun, thread: Option<&Metadata>, unfinished: usize) -> Result<()> {
     let id = &new.at.thread;
     let instance = thread.filter(|metadata| is_instance(metadata));
-    if instance.is_some_and(is_terminated) {
+    if instance.is_some_and(is_terminated) && !ends_activity(new) {
         return Err(closed(id));
     }
     if instance.is_some() {
@@ -150,6 +151,12 @@ fn brings(new: &NewRun) -> bool {
 /// Returns `true` for a run that a runtime requests by itself: its key is one that no client may use.
 fn is_of_runtime(new: &NewRun) -> bool {
     new.options.idempotency_key.as_ref().is_some_and(|key| key.starts_with(RESERVED))
+}
+
+/// Returns `true` for the run by which a runtime ends the activity that waits at a terminated
+/// instance. That of an activity that is set aside changes the state instead.
+fn ends_activity(new: &NewRun) -> bool {
+    is_of_runtime(new) && new.input == RunInput::Continue
 }
 
 /// Accepts the deletion of a thread, given its metadata. Every store calls this before it deletes a
@@ -206,28 +213,41 @@ pub fn delays(unfinished: &RunRow, new: &NewRun) -> bool {
 pub enum Gate {
     /// The next one may begin.
     Open,
-    /// None begins: the last activity waits for an answer or for a time, or the instance is
-    /// terminated.
-    Shut,
+    /// None begins, because the last activity waits for an answer or for a time. One whose time is
+    /// over ends.
+    Asks,
+    /// None begins or ends, because the instance is terminated.
+    Closed,
 }
 
 /// Returns the gate of a mailbox, given the metadata of its thread and if the thread has an open
 /// question. A question and its answer are one activity, so that no other one comes between them.
 #[must_use]
 pub fn gate(metadata: &Metadata, asks: bool) -> Gate {
-    if asks || is_terminated(metadata) { Gate::Shut } else { Gate::Open }
+    match (is_terminated(metadata), asks) {
+        (true, _) => Gate::Closed,
+        (false, true) => Gate::Asks,
+        (false, false) => Gate::Open,
+    }
 }
 
 /// Place of an unfinished run among those of its thread; the smallest one has its turn. `None` for an
-/// activity that does not begin now, because the gate of its mailbox is shut. One whose cancellation
-/// is requested passes it.
+/// activity that does not begin now, because the gate of its mailbox is not open. One whose
+/// cancellation is requested passes it, and at a question also one whose deadline has passed.
 ///
 /// A run that was claimed, or that was accepted as pending, is always the first one.
 #[must_use]
 pub fn turn(run: &RunRow, now: Timestamp, gate: Gate) -> Option<(bool, bool, Reverse<i32>)> {
     let queued = run.status == RunStatus::Queued;
     let mailbox = run.new.options.mailbox.as_ref();
-    if gate == Gate::Shut && queued && mailbox.is_some() && !run.cancel_requested {
+    let has_ended = run.new.options.deadline.is_some_and(|deadline| deadline <= now);
+    let passes = run.cancel_requested
+        || match gate {
+            Gate::Open => true,
+            Gate::Asks => has_ended,
+            Gate::Closed => false,
+        };
+    if queued && mailbox.is_some() && !passes {
         return None;
     }
     let later = mailbox.is_some() && run.new.options.begins_later(now).is_some();

@@ -2,12 +2,13 @@
 
 use crate::StoreError;
 use crate::invariants;
-use crate::record::{Commit, InterruptRow, RunRow};
+use crate::mailbox::RESERVED;
+use crate::record::{Commit, InterruptRow, NewRun, RunRow};
 use crate::table::{ReadEvents, Result, Store};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use weftwork_types::event::{AiEvent, AttemptReset, Position};
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunStatus};
 use weftwork_types::{OrgId, Principal, RunId, Timestamp, WorkerId};
 
 /// Maximum number of rows of partial text read at once.
@@ -104,6 +105,54 @@ pub async fn cancel_orphan(
     match store.commit(who, &claim, commit).await {
         Err(StoreError::Fenced { .. }) => Err(invariants::busy(at)),
         committed => committed.map(drop),
+    }
+}
+
+/// Ends the activity that waits for an answer or for a time at a terminated instance, without its
+/// graph: it is cancelled, counts once, and its questions are closed. `at` is the new run that records
+/// its end. Returns the run that began the activity; `None` if no question is open.
+///
+/// # Errors
+/// Returns [`StoreError::MailboxClosed`] and the other errors of
+/// [`create_run`](crate::WriteRuns::create_run); [`StoreError::Busy`] while a run of the instance is
+/// executed.
+///
+/// # Cancel safety
+/// If dropped, the activity waits or has ended, or the run is left to a worker that counts as dead:
+/// end that with [`cancel_orphan`] before the call is repeated.
+pub async fn end_asking(
+    store: &dyn Store,
+    who: &Principal,
+    at: &RunRef,
+    worker: &WorkerId,
+    now: Timestamp,
+) -> Result<Option<RunRef>> {
+    let rows = store.interrupts(who, &at.thread).await?;
+    let Some(question) = rows.into_iter().find(InterruptRow::is_open) else { return Ok(None) };
+    let asked = RunRef { thread: at.thread.clone(), run: question.run };
+    let row = store.run(who, &asked).await?;
+    let activity = row.activity();
+    let options = RunOptions {
+        idempotency_key: Some(format!("{RESERVED}end:{}", at.run)),
+        multitask: Multitask::Reject,
+        mailbox: row.new.options.mailbox.clone(),
+        activity: activity.clone(),
+        ..RunOptions::default()
+    };
+    let NewRun { graph, caller, .. } = row.new;
+    let input = RunInput::Continue;
+    let new = NewRun { at: at.clone(), graph, caller, input, options, created_at: now };
+    let (_, claim) = store.create_claimed(who, new, BTreeMap::new(), worker).await?;
+    let claim = claim.ok_or_else(|| invariants::busy(at))?;
+    let commit = Commit {
+        events: vec![AiEvent::Done { outcome: RunStatus::Cancelled }],
+        finish: Some(RunOutcome::cancelled()),
+        at: now,
+        ..Commit::default()
+    };
+    match store.commit(who, &claim, commit).await {
+        Err(StoreError::Fenced { .. }) => Err(invariants::busy(at)),
+        committed => committed.map(|_| activity),
     }
 }
 

@@ -303,6 +303,8 @@ pub struct Commit {
     /// run or stores a checkpoint, all other open questions of the thread are closed. A question that
     /// was open before becomes that of this run, unless [`keeps_asking_run`](Self::keeps_asking_run).
     pub interrupts: Vec<Interrupt>,
+    /// The open questions are those of earlier runs, because this one ends without having begun.
+    pub is_unbegun: bool,
     /// Events, in order. The store assigns their numbers.
     pub events: Vec<AiEvent>,
     /// Position up to which partial text of the run is void. It is deleted before the partial text
@@ -325,10 +327,13 @@ pub struct Commit {
 
 impl Commit {
     /// Returns `true` if questions that were open before stay those of the runs that asked them: a
-    /// completed run asks nothing, nor does a cancelled one, which may not have begun.
+    /// completed run asks nothing, nor does one that was cancelled or has not begun.
     #[must_use]
     pub fn keeps_asking_run(&self) -> bool {
-        matches!(self.finish, Some(RunOutcome::Cancelled { .. } | RunOutcome::Completed { .. }))
+        let end = self.finish.as_ref();
+        let asks_nothing =
+            matches!(end, Some(RunOutcome::Cancelled { .. } | RunOutcome::Completed { .. }));
+        asks_nothing || self.is_unbegun
     }
 }
 

@@ -1,14 +1,14 @@
 //! Activities, and their way into a mailbox.
 
 use super::create::check_collision;
-use super::error::{invalid_request, of_runtime};
+use super::error::{invalid_request, of_runtime, of_store};
 use super::options::StoredOptions;
 use super::{AgentRuntime, hosting};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
-use weftwork_runtime::check_key;
-use weftwork_store::NewRun;
+use weftwork_runtime::{Runtime, check_key};
+use weftwork_store::{NewRun, RunRow, StoreError};
 use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, PAYLOAD_BYTES_MAX};
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
@@ -167,8 +167,8 @@ pub enum ActivityEnd {
     /// The activity succeeded.
     Succeeded,
     /// The activity waits for an answer or for a time, and the others wait behind it; or it is set
-    /// aside, if its instance says so, and they go on. [`AgentRuntime::info`] has its questions; a
-    /// continuation ends it, which this method does not wait for.
+    /// aside, if its instance says so, and they go on. [`AgentRuntime::info`] has its questions. Once
+    /// they are answered, [`Sent::ended`] waits for the rest of the activity.
     Asks,
 }
 
@@ -257,7 +257,8 @@ impl Sent {
     }
 
     /// Waits until the activity has ended or waits for an answer or for a time, in whichever process it
-    /// is executed. Activities that a terminated instance keeps do not end.
+    /// is executed. What follows an answer is part of the activity, also in the thread in which it was
+    /// set aside. Activities that a terminated instance keeps do not end.
     ///
     /// # Errors
     /// The error of the activity: kinds `Failed`, `Panicked`, `Cancelled`, `TimedOut` and `StepLimit`,
@@ -266,12 +267,39 @@ impl Sent {
     /// # Cancel safety
     /// Dropping the future does not stop the activity.
     pub async fn ended(&self) -> Result<ActivityEnd, AgentRuntimeError> {
-        let ended = self.agents.runtime().ended(&self.agents.who, &self.at).await;
-        let outcome = ended.map_err(|error| of_runtime(self.at.thread.as_str(), error))?;
-        match AgentRuntimeError::of_outcome(self.at.run.as_str(), &outcome) {
-            Some(error) => Err(error),
-            None if matches!(outcome, RunOutcome::Interrupted { .. }) => Ok(ActivityEnd::Asks),
-            None => Ok(ActivityEnd::Succeeded),
+        let mut last = self.at.clone();
+        loop {
+            let ended = self.agents.runtime().ended(&self.agents.who, &last).await;
+            let outcome = ended.map_err(|error| of_runtime(self.at.thread.as_str(), error))?;
+            if let Some(error) = AgentRuntimeError::of_outcome(self.at.run.as_str(), &outcome) {
+                return Err(error);
+            }
+            if !matches!(outcome, RunOutcome::Interrupted { .. }) {
+                return Ok(ActivityEnd::Succeeded);
+            }
+            let next = self.continuation(&last).await;
+            match next.map_err(|error| of_store(self.at.thread.as_str(), error))? {
+                Some(next) => last = next,
+                None => return Ok(ActivityEnd::Asks),
+            }
+        }
+    }
+
+    /// Returns the run that continues the activity after a run of it that ended at a question, in the
+    /// same thread or in the one in which the activity was set aside. An answer is stored with its run.
+    async fn continuation(&self, asked: &RunRef) -> Result<Option<RunRef>, StoreError> {
+        let AgentRuntime { who, .. } = &self.agents;
+        let store = self.agents.store();
+        let continues = |run: &RunRow| run.new.options.activity.as_ref() == Some(&self.at);
+        let runs = store.runs(who, &asked.thread).await?;
+        let mut after = runs.iter().skip_while(|run| run.new.at != *asked).skip(1);
+        if let Some(next) = after.find(|run| continues(run)) {
+            return Ok(Some(next.new.at.clone()));
+        }
+        match store.runs(who, &Runtime::aside_of(who, asked)).await {
+            Ok(aside) => Ok(aside.into_iter().find(continues).map(|run| run.new.at)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }

@@ -13,7 +13,7 @@ use weftwork_store::{
 };
 use weftwork_types::instance::{AgentRuntimeError, AgentRuntimeErrorKind};
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::run::RunStatus;
+use weftwork_types::run::{OnQuestion, RunOptions, RunStatus};
 use weftwork_types::{InstanceId, ThreadId, Timestamp};
 
 /// The status of an instance.
@@ -94,6 +94,10 @@ pub struct InstanceInfo {
     pub statistics: Statistics,
     /// Maximum number of unfinished activities.
     pub mailbox_capacity: u32,
+    /// Treatment of activities that ask a question.
+    pub on_question: OnQuestion,
+    /// Options of the runs of its activities.
+    pub options: RunOptions,
     /// Creation time.
     pub created_at: Timestamp,
     /// Time of the last change.
@@ -186,6 +190,8 @@ impl AgentRuntime {
             set_aside: self.read_set_aside(id, row.created_at).await?,
             statistics: counts.into(),
             mailbox_capacity: options.mailbox.capacity,
+            on_question: options.mailbox.on_question,
+            options: options.run,
             created_at: row.created_at,
             updated_at: row.updated_at,
         })

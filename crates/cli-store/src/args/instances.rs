@@ -43,19 +43,46 @@ pub enum Instances {
         id: String,
     },
     /// Terminate an instance: it takes no more activities. Its state stays
-    Terminate {
-        /// Instance id
-        id: String,
-        /// Time after which the activity that is executed is cut off
-        #[arg(long, value_name = "DURATION", value_parser = parse::duration, default_value = "30s")]
-        deadline: Duration,
-        /// End the activities that wait as cancelled; by default they stay in the mailbox
-        #[arg(long)]
-        dead_letter: bool,
-        /// Print the report as a line of JSON, with all that is needed to send the activities again
-        #[arg(long)]
-        json: bool,
-    },
+    ///
+    /// An activity that waits for an answer or for a time is cancelled.
+    Terminate(TerminateInstance),
+    /// Send an activity again, as it was sent: a dead letter, or one that failed or was cancelled
+    #[command(
+        after_help = "Example: weft instances resend front-desk 019f3ad0-8c56-7c10-b2f5-0a4a2a4f6f11 --to back-desk"
+    )]
+    Resend(ResendActivity),
+}
+
+#[derive(Debug, Args)]
+pub struct TerminateInstance {
+    /// Instance id
+    pub(crate) id: String,
+    /// Time after which the activity that is executed is cut off
+    #[arg(long, value_name = "DURATION", value_parser = parse::duration, default_value = "30s")]
+    pub(crate) deadline: Duration,
+    /// End the activities that wait as cancelled; by default they stay in the mailbox
+    #[arg(long)]
+    pub(crate) dead_letter: bool,
+    /// Print the report as a line of JSON, with all that is needed to send the activities again
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ResendActivity {
+    /// Instance to which the activity was sent
+    pub(crate) id: String,
+    /// Activity
+    pub(crate) activity: String,
+    /// Instance to which it is sent now
+    #[arg(long, value_name = "INSTANCE")]
+    pub(crate) to: String,
+    /// Idempotency key, unique within the organisation: a repeated activity is accepted once
+    #[arg(long, value_name = "KEY")]
+    pub(crate) key: Option<String>,
+    /// Only store the activity, for execution by a worker
+    #[arg(long)]
+    pub(crate) leave: bool,
 }
 
 #[derive(Debug, Args)]

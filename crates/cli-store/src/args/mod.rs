@@ -14,7 +14,9 @@ pub use artifacts::Artifacts;
 pub use conformance::Conformance;
 pub(crate) use conformance::{ModeName, ProfileName, RunsName};
 pub use instances::Instances;
-pub(crate) use instances::{Begin, CreateInstance, SendActivity};
+pub(crate) use instances::{
+    Begin, CreateInstance, ResendActivity, SendActivity, TerminateInstance,
+};
 pub use runs::Runs;
 pub(crate) use runs::{After, RunList, Watch};
 pub use store::Store;

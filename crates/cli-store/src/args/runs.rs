@@ -55,7 +55,7 @@ pub struct RunList {
     /// Only runs with this status, such as `running`, `interrupted` or `failed`
     #[arg(long, value_parser = parse::run_status)]
     pub(crate) status: Option<RunStatus>,
-    /// Include runs that were rolled back
+    /// Include runs that were rolled back, or that a client of a server deleted
     #[arg(long)]
     pub(crate) all: bool,
     /// Maximum number of runs

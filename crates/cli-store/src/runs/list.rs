@@ -2,8 +2,13 @@
 
 use crate::args::RunList;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use weftwork::graph::SystemClock;
+use weftwork::runtime::deleted_runs::{deleted_runs, of_server};
 use weftwork::store::thread::{Direction, ThreadKey};
-use weftwork::store::{RunRow, SearchFrom, Store, StoreError, ThreadOrder, ThreadQuery, ThreadRow};
+use weftwork::store::{
+    RunRow, SearchFrom, Store, StoreError, StoreItems, ThreadOrder, ThreadQuery, ThreadRow,
+};
 use weftwork::types::run::RunStatus;
 use weftwork::types::{Principal, ThreadId, Timestamp};
 use weftwork_cli_base::CliError;
@@ -25,8 +30,8 @@ pub(super) async fn list(args: &RunList, context: &CommandContext) -> Result<Exi
                 None => context.store_there()?,
             };
             let rows = match thread {
-                Some(thread) => of_thread(store.as_ref(), thread, args).await?,
-                None => of_all(store.as_ref(), args).await?,
+                Some(thread) => of_thread(&store, thread, args).await?,
+                None => of_all(&store, args).await?,
             };
             let unfinished = rows.iter().any(|row| row.status == RunStatus::Running);
             let left = match unfinished && !args.json {
@@ -65,11 +70,20 @@ pub(super) async fn list(args: &RunList, context: &CommandContext) -> Result<Exi
 
 /// Returns the newest runs of a thread that fulfil the conditions.
 async fn of_thread(
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     thread: &ThreadId,
     args: &RunList,
 ) -> Result<Vec<RunRow>, CliError> {
-    let runs = store.runs(&Principal::local(), thread).await?.into_iter().rev();
+    let who = Principal::local();
+    let runs = store.runs(&who, thread).await?.into_iter().rev();
+    let deleted = match args.all {
+        true => BTreeSet::new(),
+        false => {
+            let items = StoreItems::of(Arc::clone(store), Arc::new(SystemClock::new()));
+            deleted_runs(&items, &of_server(&who)?, thread).await?
+        }
+    };
+    let runs = runs.filter(|run| !deleted.contains(run.new.at.run.as_str()));
     let wanted = runs
         .filter(|run| args.status.is_none_or(|status| run.status == status))
         .filter(|run| args.all || run.rolled_back_by.is_none());
@@ -77,7 +91,7 @@ async fn of_thread(
 }
 
 /// Returns the newest runs of all threads that fulfil the conditions.
-async fn of_all(store: &dyn Store, args: &RunList) -> Result<Vec<RunRow>, CliError> {
+async fn of_all(store: &Arc<dyn Store>, args: &RunList) -> Result<Vec<RunRow>, CliError> {
     let by = ThreadOrder { by: ThreadKey::UpdatedAt, direction: Direction::Descending };
     let from = SearchFrom::Start(by);
     let mut query = ThreadQuery { from, limit: THREADS_AT_ONCE, ..ThreadQuery::default() };

@@ -71,6 +71,11 @@ fn options_of_an_instance_hold_for_each_of_its_activities() {
     ]);
     assert_eq!(sent.status, Some(1), "{sent:?}");
     assert!(sent.errors.contains("limit of 1 supersteps"), "{sent:?}");
+    assert!(sent.errors.contains("error[W0646]") && sent.errors.contains("help: "), "{sent:?}");
+    assert!(sent.errors.contains("used 1 of 7 model calls"), "{sent:?}");
+    let shown = weft(&["show", "front"]).out;
+    let told = "each activity: budget calls=7, at most 1 supersteps, configurable ";
+    assert!(shown.contains(told) && shown.contains("a question holds the mailbox"), "{shown}");
     let id = sent.errors.split_whitespace().nth(1).expect("`activity ID for instance front`");
     let run = home.weft(&["runs", "show", id, "--json"]);
     let run: Value = serde_json::from_str(&run.out).expect("JSON");
@@ -82,6 +87,80 @@ fn options_of_an_instance_hold_for_each_of_its_activities() {
     );
     let entries = &options["configurable"];
     assert_eq!((&entries["shift"], &entries["desk"]), (&"late".into(), &1.into()), "{run}");
+}
+
+#[test]
+fn the_model_of_an_instance_answers_its_activities() {
+    // Nobody listens there.
+    let home = Home::new().provider("http://127.0.0.1:9/v1");
+    let weft = |args: &[&str]| home.weft(&[&["instances"], args].concat());
+    let refused = weft(&["create", "desk", "--id", "front", "--model", "nobody:x"]);
+    assert!(matches!(refused.status, Some(2 | 5)), "{refused:?}");
+    assert_eq!(weft(&["list", "--json"]).out, "", "nothing is created");
+    let created = weft(&["create", "desk", "--id", "front", "--model", "scripted"]);
+    assert_eq!(created.status, Some(0), "{created:?}");
+    let sent = weft(&["send", "front", "--message", "Refund order A1002, amount 40."]);
+    assert_eq!(sent.status, Some(3), "{sent:?}");
+    let answered = home.weft(&["threads", "resume", "front", "--approve"]);
+    assert_eq!(answered.status, Some(0), "what follows the answer has it, too: {answered:?}");
+    assert!(weft(&["show", "front"]).out.contains("each activity: model scripted"));
+    let shown: Value = serde_json::from_str(&weft(&["show", "front", "--json"]).out).expect("JSON");
+    assert_eq!(shown["instance"]["options"]["run_model"], "scripted", "{shown}");
+}
+
+#[test]
+fn a_dead_letter_is_sent_again() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let weft = |args: &[&str]| home.weft(&[&["instances"], args].concat());
+    for id in ["front", "back"] {
+        assert_eq!(weft(&["create", "desk", "--id", id]).status, Some(0));
+    }
+    let leave = ["send", "front", "--message", "Hello", "--leave", "--priority", "2"];
+    assert_eq!(weft(&leave).status, Some(0));
+    let ended = weft(&["terminate", "front", "--dead-letter"]);
+    assert!(ended.out.contains("dead letter, payload null, priority 2, input "), "{ended:?}");
+    assert!(ended.out.contains("UTC by local, W0637 "), "{ended:?}");
+    let command = ended.errors.lines().find_map(|line| line.split_once("weft instances resend "));
+    let command = command.expect("the command").1.replace("INSTANCE", "back");
+    let args: Vec<_> = ["resend"].into_iter().chain(command.split_whitespace()).collect();
+    let sent = weft(&args);
+    assert_eq!(sent.status, Some(0), "{sent:?}");
+    assert!(sent.out.contains("Hello"), "{sent:?}");
+    let run = args[2];
+    let refused = weft(&["resend", "front", run, "--to", "front"]);
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    assert!(refused.errors.contains("error[W0641]"), "{refused:?}");
+    let refused = weft(&["resend", "back", run, "--to", "back"]);
+    assert!(refused.errors.contains("error[W0201]"), "{refused:?}");
+}
+
+#[test]
+fn an_interrupted_termination_says_what_it_left() {
+    // It takes connections, and answers none.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/v1", silent.local_addr().expect("an address"));
+    let home = Home::new().provider(&url);
+    let weft = |args: &[&str]| home.weft(&[&["instances"], args].concat());
+    assert_eq!(weft(&["create", "desk", "--id", "front"]).status, Some(0));
+    let start = |args: &[&str]| {
+        let args = [&["instances"], args].concat();
+        home.program(&trial::program(), &args).spawn().expect("it starts")
+    };
+    let until = |status: &str| {
+        let found = (0..200).any(|_| weft(&["list"]).out.contains(status));
+        assert!(found, "the instance is not {status}");
+    };
+    let mut sender = start(&["send", "front", "--message", "Hello"]);
+    until("processing");
+    let terminator = start(&["terminate", "front", "--deadline", "10m"]);
+    until("terminated");
+    crate::signals::send(terminator.id(), "-INT");
+    let ended = Came::from(terminator.wait_with_output().expect("it ends"));
+    assert_eq!(ended.status, Some(130), "{ended:?}");
+    let left = "instance front takes no more activities; 1 executed, 0 asking and 0 waiting";
+    assert!(ended.errors.contains(left), "{ended:?}");
+    sender.kill().expect("it is there");
+    sender.wait().expect("it ends");
 }
 
 #[test]

@@ -152,6 +152,30 @@ fn requests_need_the_token_that_is_printed_once_or_given() {
 }
 
 #[test]
+fn runs_that_a_client_deleted_are_not_listed() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    for said in ["Hello", "Where is order A1001?"] {
+        let came = home.weft(&["run", "desk", "--thread", "t", "--input", said]);
+        assert_eq!(came.status, Some(0), "{came:?}");
+    }
+    let listed = |more: &[&str]| {
+        let came = home.weft(&[&["runs", "list", "--json"], more].concat());
+        let rows = came.out.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+        rows.map(|row: Value| row["new"]["at"]["run"].clone()).collect::<Vec<_>>()
+    };
+    let before = listed(&[]);
+    let [second, first] = &before[..] else { panic!("{before:?}") };
+    let token = "a-token-of-sixteen-or-more";
+    let (served, _) = serve(&home, &["--token", token]);
+    let request = format!("DELETE /threads/t/runs/{}", first.as_str().expect("an id"));
+    assert_eq!(served.send(&request, &bearer(token), &json!({})).0, 204);
+    assert_eq!(served.terminate().status, Some(0));
+    assert_eq!(listed(&[]), [second.clone()]);
+    assert_eq!(listed(&["--thread", "t"]), [second.clone()]);
+    assert_eq!(listed(&["--all"]), before);
+}
+
+#[test]
 fn hosts_are_allowed_by_name_and_requests_without_token_on_loopback_only() {
     let none = json!({});
     let (served, before) = serve(&home(), &["--no-auth", "--allow-host", "agents.example"]);

@@ -18,8 +18,10 @@ macro_rules! turn {
               OR comparable(r.options) -> 'mailbox' IS NULL
               OR NOT EXISTS (SELECT 1 FROM threads i WHERE i.org = r.org AND i.id = r.thread
                   AND comparable(i.metadata) -> 'weft:terminated' = 'true')
-              AND NOT EXISTS (SELECT 1 FROM interrupts q WHERE q.org = r.org AND q.thread = r.thread
-                  AND q.answer IS NULL AND NOT q.closed))
+              AND ((comparable(r.options) ->> 'deadline')::bigint <= $1
+                  OR NOT EXISTS (SELECT 1 FROM interrupts q
+                      WHERE q.org = r.org AND q.thread = r.thread
+                          AND q.answer IS NULL AND NOT q.closed)))
           ORDER BY r.status = 'queued',
               comparable(r.options) -> 'mailbox' IS NOT NULL
                   AND coalesce((comparable(r.options) ->> 'not_before')::bigint > $1, false),
@@ -43,9 +45,13 @@ pub(crate) fn read_next(row: &Row) -> Result<(Principal, RunRow)> {
 
 /// Counts the activities of an instance; see [`read_counts`].
 pub(crate) fn counts(org: &OrgId, thread: &ThreadId) -> Ask {
+    // Of the runs of one activity, the last one has its status.
     let sql = "SELECT status, count(*) AS runs, EXISTS (SELECT 1 FROM interrupts
                    WHERE org = $1 AND thread = $2 AND answer IS NULL AND NOT closed) AS asks
-               FROM runs WHERE org = $1 AND thread = $2 AND comparable(options) -> 'mailbox' IS NOT NULL
+               FROM (SELECT DISTINCT ON (coalesce(comparable(options) #>> '{activity,run}', id)) status
+                     FROM runs WHERE org = $1 AND thread = $2
+                         AND comparable(options) -> 'mailbox' IS NOT NULL
+                     ORDER BY coalesce(comparable(options) #>> '{activity,run}', id), number DESC) last
                GROUP BY status";
     ask!(sql, text(org), text(thread))
 }

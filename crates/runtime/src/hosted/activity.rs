@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{AsNode, Finished, Host as Local, StateQuery, StateUpdate};
+use weftwork_store::InterruptRow;
 use weftwork_types::code::Fault;
 use weftwork_types::instance::AgentRuntimeError;
 use weftwork_types::run::RunOutcome;
@@ -55,6 +56,36 @@ impl ClaimedRun {
         has_passed && self.kind.activity().is_some()
     }
 
+    /// Returns `true` for an activity whose deadline has passed before it began, behind another one that
+    /// waits for an answer or for a time.
+    pub(super) fn is_too_late(&self, has_begun: bool, questions: &[InterruptRow]) -> bool {
+        let asks = || questions.iter().any(InterruptRow::is_open);
+        !has_begun && self.row.new.is_sent() && self.is_expired() && asks()
+    }
+
+    /// Ends an activity that [is too late](Self::is_too_late). The state and the questions are those of
+    /// the activity that waits, so that the error is not recorded in the state.
+    pub(super) async fn end_too_late(
+        &self,
+        local: &Local,
+        writer: &Writer,
+    ) -> Result<RunOutcome, RuntimeError> {
+        let fault = RuntimeError::DeadlinePassed { limit_ms: 0 }.fault();
+        let outcome = RunOutcome::Failed { fault };
+        if let Some(error) = AgentRuntimeError::of_outcome(self.claim.at.run.as_str(), &outcome) {
+            self.log_activity_error(&error);
+        }
+        let at = StateQuery::thread(self.claim.at.thread.as_str()).whole();
+        let open = self.graph.state(local, &at, false).await?.interrupts;
+        writer.finish_unbegun(outcome, open).await
+    }
+
+    fn log_activity_error(&self, error: &AgentRuntimeError) {
+        let at = &self.claim.at;
+        let Fault { code, message: reason, .. } = &error.fault;
+        tracing::warn!(instance = %at.thread, activity = %at.run, code, reason, "an activity failed");
+    }
+
     /// Records the error of an activity in the state, before its end is recorded. The nodes that were
     /// due are dropped.
     pub(super) async fn record_error(
@@ -63,12 +94,9 @@ impl ClaimedRun {
         activity: &Activity,
         outcome: &RunOutcome,
     ) -> Result<(), RuntimeError> {
-        let at = &self.claim.at;
-        let Some(error) = AgentRuntimeError::of_outcome(at.run.as_str(), outcome) else {
-            return Ok(());
-        };
-        let Fault { code, message: reason, .. } = &error.fault;
-        tracing::warn!(instance = %at.thread, activity = %at.run, code, reason, "an activity failed");
+        let run = self.claim.at.run.as_str();
+        let Some(error) = AgentRuntimeError::of_outcome(run, outcome) else { return Ok(()) };
+        self.log_activity_error(&error);
         match activity.error_channel() {
             Some(channel) => self.write_channel(local, channel, json!(error)).await,
             None => Ok(()),

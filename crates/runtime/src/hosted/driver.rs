@@ -189,6 +189,11 @@ impl ClaimedRun {
         let begins_at = if attempts.begun { None } else { self.begins_at(&thread).await? };
         let first = first_action(self, &thread, begins_at, attempts.begun).await?;
         let executes = first.executes();
+        if self.is_too_late(attempts.begun, questions) {
+            let resources = RunResources::empty(self);
+            let local = local_host(self, writer, &resources, given_answers(questions), lost);
+            return Ok(Some(ready_outcome(self.end_too_late(&local, writer).await?)));
+        }
         let resources = if executes { self.open_resources(attempts.used()).await? } else { None };
         let is_cancelled = executes && resources.is_none();
         let resources = resources.cloned().unwrap_or_else(|| RunResources::empty(self));

@@ -235,6 +235,17 @@ impl Writer {
         self.end_run(outcome, Commit { interrupts, ..Commit::default() }).await
     }
 
+    /// Ends a run that has not begun, with the questions that are open, which stay those of the runs
+    /// that asked them.
+    pub(super) async fn finish_unbegun(
+        &self,
+        outcome: RunOutcome,
+        interrupts: Vec<Interrupt>,
+    ) -> Result<RunOutcome, RuntimeError> {
+        let last = Commit { interrupts, is_unbegun: true, ..Commit::default() };
+        self.end_run(outcome, last).await
+    }
+
     /// Ends a run that executed no node, with the questions that are open as before.
     pub(super) async fn leave(
         &self,

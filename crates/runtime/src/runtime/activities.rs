@@ -21,8 +21,8 @@ use uuid::Uuid;
 use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::{StateQuery, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::mailbox::RESERVED;
-use weftwork_store::{InterruptRow, StoreError};
+use weftwork_store::mailbox::{RESERVED, is_terminated};
+use weftwork_store::{InterruptRow, RunRow, StoreError};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus};
 use weftwork_types::{OrgId, Principal, ThreadId, Timestamp, canonical};
@@ -137,7 +137,7 @@ impl Runtime {
         if next.is_none() && self.set_aside(thread, who).await? {
             next = self.store().next_run(who, thread, now).await?;
         }
-        let Some((by, row)) = next else { return Ok(Step::Leave) };
+        let Some((by, row)) = next else { return self.first_deadline(who, thread).await };
         let at = &row.new.at;
         if row.waits_in_mailbox(now) {
             return Ok(Step::WaitUntil(row.new.options.not_before.unwrap_or(now)));
@@ -159,6 +159,20 @@ impl Runtime {
             Err(RuntimeError::Store(StoreError::MailboxClosed { .. })) => Ok(Step::Leave),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the step for a mailbox of which none begins now: the activities that wait behind a
+    /// question end at their deadlines.
+    async fn first_deadline(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<Step, RuntimeError> {
+        let deadline = |run: &RunRow| run.new.options.deadline;
+        let waiting = self.store().unfinished_runs(who, thread).await?;
+        let Some(first) = waiting.iter().filter_map(deadline).min() else { return Ok(Step::Leave) };
+        let row = self.store().thread(who, thread).await?;
+        Ok(if is_terminated(&row.metadata) { Step::Leave } else { Step::WaitUntil(first) })
     }
 
     /// Returns the thread in which an activity continues if it asks a question and is set aside. It

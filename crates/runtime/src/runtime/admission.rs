@@ -19,8 +19,8 @@ use answers::AnsweredCheckpoint;
 use requested::RequestedRun;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::check_open;
-use weftwork_store::mailbox::is_living_instance;
-use weftwork_store::{NewRun, RunRow, StoreError, ThreadRow, invariants, open_questions};
+use weftwork_store::mailbox::{is_living_instance, is_terminated};
+use weftwork_store::{NewRun, RunRow, StoreError, invariants, mailbox, open_questions};
 use weftwork_types::port::{Clock, RunHandle};
 use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
 use weftwork_types::{InterruptId, RunId, Timestamp};
@@ -74,11 +74,19 @@ impl Runtime {
         let who = request.principal.clone();
         let mut requested = RequestedRun::new(self, request, graph);
         requested.check_thread().await?;
+        let of_thread = requested.thread.row().await?.map(|thread| &thread.metadata);
+        // A request with a key may be a repetition, which the store finds.
+        let is_new = requested.request.options.idempotency_key.is_none();
+        if is_new && of_thread.is_some_and(is_terminated) {
+            return Err(mailbox::closed(&requested.request.thread).into());
+        }
+        let instance = of_thread.is_some_and(is_living_instance);
+        if instance && requested.request.input == RunInput::Continue {
+            requested.check_continuation().await?;
+        }
         let answered = requested.resolve_answers().await?;
         self.continue_options(&mut requested.request, &requested.thread).await?;
         let given = GivenAnswers::of(&requested.request);
-        let is_instance = |thread: &ThreadRow| is_living_instance(&thread.metadata);
-        let instance = requested.thread.row().await?.is_some_and(is_instance);
         let thread = requested.request.thread.clone();
         let started = self.create(requested, receiver, answered).await;
         // The activities that wait behind a question follow its answer. A question whose answer is

@@ -108,9 +108,10 @@ impl Runtime {
                     let options = options.unwrap_or_else(|| before.clone().for_continuation());
                     let at = before.at.or(last.back_to());
                     let within = before.within.clone();
-                    // An activity takes its place in the mailbox again.
+                    // An activity takes its place in the mailbox again, and stays the same one.
                     let mailbox = before.mailbox.clone();
-                    let options = RunOptions { at, within, mailbox, ..options };
+                    let activity = last.activity();
+                    let options = RunOptions { at, within, mailbox, activity, ..options };
                     let input = last.new.input.clone();
                     let resumed = self.follow_up(who, last, input, Some(options)).await?;
                     if is_activity(before) {

@@ -44,7 +44,7 @@ impl Runtime {
 
     /// Limits a run that continues another one, without new input, to what that run left of its
     /// budget. A request with a count of its own stays as it is. A run that continues an activity has
-    /// the payload, the error channel and the retries of that activity.
+    /// the payload, the error channel, the retries and the model of that activity.
     ///
     /// # Errors
     /// As [`used`](Self::used).
@@ -161,6 +161,10 @@ fn continue_activity(options: &mut RunOptions, before: &RunOptions) {
     options.configurable.insert(ACTIVITY_PAYLOAD.to_owned(), payload.unwrap_or_default());
     for (name, value) in &before.configurable {
         options.configurable.entry(name).or_insert_with(|| value.clone());
+    }
+    // The model is that of the instance, or of the activity.
+    if options.run_model.is_none() {
+        options.run_model.clone_from(&before.run_model);
     }
     let reserved = before.metadata.iter().filter(|(name, _)| name.starts_with(RESERVED));
     options.metadata.extend(reserved.map(|(name, value)| (name.clone(), value.clone())));

@@ -4,12 +4,12 @@
 //! account, virtual key and rights, with white space between them. Empty lines and lines that begin
 //! with `#` are none. The tokens themselves are stored nowhere.
 
-use crate::service::OWN;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use weftwork_runtime::deleted_runs::SERVER_ORG;
 use weftwork_types::{BillingAccountId, OrgId, Principal, VirtualKeyId};
 
 /// Maximum size of a file of keys in bytes.
@@ -210,7 +210,7 @@ impl AccessKey {
 
 /// Returns `true` for organisations of servers.
 pub(super) fn is_reserved(org: &OrgId) -> bool {
-    org.as_str().starts_with(OWN) || *org == Principal::of_workers().org
+    org.as_str().starts_with(SERVER_ORG) || *org == Principal::of_workers().org
 }
 
 impl KeyFile {

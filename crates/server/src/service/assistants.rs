@@ -11,11 +11,10 @@ use crate::translate::ids;
 use axum::http::StatusCode;
 use serde_json::{Map, Value};
 use uuid::Uuid;
+use weftwork_runtime::deleted_runs::of_server;
 use weftwork_store::{ItemQuery, ItemRef, Namespace, Prefix, PutOptions, SearchFrom, ThreadQuery};
-use weftwork_types::{OrgId, Principal};
+use weftwork_types::Principal;
 
-/// Prefix of the organisations of the server.
-pub(crate) const OWN: &str = "server:";
 /// Maximum number of assistants that the clients of an organisation make.
 const ASSISTANTS_MAX: usize = 1_000;
 /// Maximum number of versions of an assistant.
@@ -171,8 +170,7 @@ impl Service {
 
     /// Returns the principal of the server for the organisation of the client.
     pub(super) fn own(&self) -> Result<Principal> {
-        let org = OrgId::new(format!("{OWN}{}", self.who().org))?;
-        Ok(Principal::new(org, self.who().subject.clone()))
+        Ok(of_server(self.who())?)
     }
 }
 

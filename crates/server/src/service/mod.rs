@@ -19,7 +19,7 @@ mod state_messages;
 mod states;
 mod threads;
 
-pub(crate) use assistants::{Changes, OWN};
+pub(crate) use assistants::Changes;
 pub(crate) use chat::{MessageRuns, StoredTurn, USER_SUFFIX};
 pub(crate) use runs::{Bulk, FollowStart, Started};
 pub(crate) use threads::{Superstep, Wanted};

@@ -81,6 +81,29 @@ async fn runs_with_new_input_pass_through_the_mailbox_only() {
 }
 
 #[tokio::test]
+async fn an_idle_instance_refuses_runs_without_input() {
+    let client = Client::new().await;
+    let agents = AgentRuntime::over(client.runtime.clone()).build().expect("sound");
+    let instance = agents.create_of("app:inter", json!({}), InstanceOptions::new()).await;
+    let id = instance.expect("created").id().clone();
+    let before = agents.info(&id).await.expect("exists");
+    let path = format!("/threads/{id}/runs");
+    let runs = client.get(&path).await.body;
+    for more in [json!({}), json!({"multitask_strategy": "enqueue"})] {
+        let mut body = json!({"assistant_id": "inter", "input": null});
+        body.as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().cloned().unwrap_or_default());
+        for path in [path.clone(), format!("{path}/wait"), format!("{path}/stream")] {
+            let answer = client.post(&path, body.clone()).await;
+            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}: {}", answer.body);
+        }
+    }
+    assert_eq!(agents.info(&id).await.expect("exists"), before, "nothing was stored");
+    assert_eq!((before.status, client.get(&path).await.body), (InstanceStatus::Idle, runs));
+}
+
+#[tokio::test]
 async fn the_thread_of_an_instance_is_deleted_after_its_termination() {
     let client = Client::new().await;
     let (agents, id) = asking(&client).await;

@@ -19,9 +19,9 @@ macro_rules! turn {
                  OR json_extract(r.options, '$.mailbox') IS NULL
                  OR NOT EXISTS (SELECT 1 FROM threads i WHERE i.org = r.org AND i.id = r.thread
                      AND json_extract(i.metadata, '$.\"weft:terminated\"'))
-                 AND NOT EXISTS (SELECT 1 FROM interrupts q INDEXED BY interrupts_open
+                 AND (json_extract(r.options, '$.deadline') <= ?1 OR NOT EXISTS (SELECT 1 FROM interrupts q INDEXED BY interrupts_open
                      WHERE q.org = r.org AND q.thread = r.thread
-                         AND q.answer IS NULL AND q.closed = 0))
+                         AND q.answer IS NULL AND q.closed = 0)))
          ORDER BY r.status = 'queued',
              json_extract(r.options, '$.mailbox') IS NOT NULL
                  AND coalesce(json_extract(r.options, '$.not_before'), ?1) > ?1,
@@ -50,8 +50,11 @@ pub(crate) fn next_run(
 
 /// Counts the activities of an instance.
 pub(crate) fn count(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<ActivityCounts> {
-    let sql = "SELECT status, count(*) AS runs, min(id) AS id FROM runs
-               WHERE org = ?1 AND thread = ?2 AND json_extract(options, '$.mailbox') IS NOT NULL
+    // Of the runs of one activity, the last one has its status.
+    let sql = "SELECT status, count(*) AS runs, min(id) AS id FROM
+                   (SELECT status, id, max(number) FROM runs WHERE org = ?1 AND thread = ?2
+                        AND json_extract(options, '$.mailbox') IS NOT NULL
+                    GROUP BY coalesce(json_extract(options, '$.activity.run'), id))
                GROUP BY status";
     let mut counts = ActivityCounts::default();
     let rows = row::all(conn, sql, params![org.as_str(), thread.as_str()], expect_status)?;

@@ -5,6 +5,7 @@ use crate::mailbox::{ActivityCounts, is_terminated};
 use crate::orphan::OrphanPage;
 use crate::record::{InterruptRow, RunRow, StoredEvent, UsageRow};
 use crate::table::{JournalRead, ReadEvents, ReadInterrupts, ReadRuns, ReadUsage, Result};
+use std::collections::BTreeMap;
 use weftwork_types::event::{Piece, Position};
 use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::{RunRef, RunStatus};
@@ -152,9 +153,11 @@ impl<B: Backend> ReadRuns for TableStore<B> {
             let mut counts = ActivityCounts::default();
             let Ok(thread) = tables.thread(who, thread) else { return Ok(counts) };
             let activities = thread.runs.iter().map(|run| &run.row);
-            for row in activities.filter(|row| row.new.options.mailbox.is_some()) {
-                counts.add(row.status, 1);
-            }
+            let activities = activities.filter(|row| row.new.options.mailbox.is_some());
+            // Of the runs of one activity, the last one has its status.
+            let last: BTreeMap<_, _> =
+                activities.map(|row| (row.activity().map(|at| at.run), row.status)).collect();
+            last.into_values().for_each(|status| counts.add(status, 1));
             counts.asking = u64::from(thread.asks());
             Ok(counts)
         })

@@ -9,10 +9,10 @@ use tokio::sync::OnceCell;
 use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::out_of_node;
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_store::ThreadRow;
 use weftwork_store::invariants::missing;
+use weftwork_store::{RunRow, ThreadRow};
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::run::{RunInput, RunRequest, RunStatus};
+use weftwork_types::run::{Multitask, RunInput, RunRequest, RunStatus};
 
 /// A request for a run, its graph, and its thread as the checks of the request see it.
 pub(super) struct RequestedRun<'a> {
@@ -61,6 +61,23 @@ impl<'a> RequestedRun<'a> {
             if runs.iter().all(|run| run.status.is_final()) {
                 return Err(self.nothing_to_continue());
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses a run without input on an instance that has nothing to continue: it would end as an
+    /// activity that failed. Behind an activity, the run would find what that one leaves, so that it
+    /// begins at once or is refused.
+    pub(super) async fn check_continuation(&mut self) -> Result<(), RuntimeError> {
+        self.request.options.multitask = Multitask::Reject;
+        let key = &self.request.options.idempotency_key;
+        let same_key = |run: &RunRow| run.new.options.idempotency_key == *key;
+        if key.is_some() && self.thread.runs().await?.iter().any(same_key) {
+            return Ok(());
+        }
+        let RunRequest { principal, thread, .. } = &self.request;
+        if self.runtime.state(principal, thread).await?.next.is_empty() {
+            return Err(self.nothing_to_continue());
         }
         Ok(())
     }

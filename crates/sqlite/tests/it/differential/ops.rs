@@ -196,9 +196,21 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
         prop_oneof![2 => Just(Vec::new()), 1 => pieces()],
         prop::option::weighted(0.3, position()),
         prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(sequence_write(), 1..4)],
+        any::<bool>(),
     )
         .prop_map(
-            |(interrupts, events, finish, batch, calls, usage, pieces, void, sequence_writes)| {
+            |(
+                interrupts,
+                events,
+                finish,
+                batch,
+                calls,
+                usage,
+                pieces,
+                void,
+                sequence_writes,
+                is_unbegun,
+            )| {
                 let wakes_at = interrupts.first().map(|asked| Timestamp(asked.id.0 as i64 * 200));
                 let at = Timestamp(0);
                 Box::new(Commit {
@@ -206,6 +218,7 @@ fn commit() -> impl Strategy<Value = Box<Commit>> {
                     calls: calls.into_iter().map(Arc::new).collect(),
                     usage: usage.into_iter().map(Arc::new).collect(),
                     interrupts,
+                    is_unbegun,
                     events,
                     void,
                     pieces,

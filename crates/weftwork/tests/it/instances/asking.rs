@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weftwork::agents::{
-    Activity, ActivityEnd, ActivityPayload, AgentRuntime, InstanceEventKind, InstanceOptions,
-    InstanceStatus, OnQuestion,
+    Activity, ActivityEnd, ActivityPayload, AgentRuntime, AgentRuntimeErrorKind, InstanceEventKind,
+    InstanceOptions, InstanceStatus, OnQuestion,
 };
 use weftwork::graph::{RuntimeError, SystemClock};
 use weftwork::prelude::*;
@@ -182,6 +182,44 @@ async fn an_activity_that_asks_is_set_aside_and_answered_later(place: Place) {
     );
     let later = agents.send(id(), Activity::new(payload(5, false))).await.expect("accepted");
     assert_eq!(later.ended().await, Ok(ActivityEnd::Succeeded));
+    close(agents).await;
+}
+
+async fn an_activity_behind_a_question_ends_at_its_timeout(place: Place) {
+    let agents = open(&place).await;
+    create(&agents).await;
+    let asks = agents.send(id(), Activity::new(payload(1, true))).await.expect("accepted");
+    assert_eq!(asks.ended().await, Ok(ActivityEnd::Asks));
+    let late = Activity::new(payload(2, false)).priority(9).timeout(Duration::from_millis(50));
+    let late = agents.send(id(), late).await.expect("accepted");
+    let behind = agents.send(id(), Activity::new(payload(3, false))).await.expect("accepted");
+    let ended = tokio::time::timeout(Duration::from_secs(20), late.ended()).await;
+    let error = ended.expect("before the answer").expect_err("its time is over");
+    assert_eq!(error.kind, AgentRuntimeErrorKind::TimedOut);
+    let now = info(&agents).await;
+    assert_eq!((now.status, now.questions.len()), (InstanceStatus::Asking, 1));
+    let counts = now.statistics;
+    assert_eq!((counts.asking, counts.waiting, counts.failed), (1, 1, 1));
+    // The question is that of the activity that asked it.
+    answer(&agents, &id()).await.expect("accepted");
+    assert_eq!(asks.ended().await, Ok(ActivityEnd::Succeeded), "after the answer");
+    assert_eq!(behind.ended().await, Ok(ActivityEnd::Succeeded));
+    assert_eq!(done(&agents, &id()).await, json!(["1: \"answer to 1\"", "3"]));
+    let counts = info(&agents).await.statistics;
+    assert_eq!((counts.asking, counts.succeeded, counts.failed), (0, 2, 1));
+    close(agents).await;
+}
+
+async fn an_activity_that_is_set_aside_ends_after_its_answer(place: Place) {
+    let agents = open(&place).await;
+    let options = options().on_question(OnQuestion::SetAside);
+    agents.create_graph_agent(&graph(), json!({}), options).await.expect("created");
+    let asks = agents.send(id(), Activity::new(payload(1, true))).await.expect("accepted");
+    until(&agents, |info| info.set_aside.len() == 1).await;
+    assert_eq!(asks.ended().await, Ok(ActivityEnd::Asks));
+    let thread = info(&agents).await.set_aside.remove(0).thread;
+    answer_aside(&agents, &thread).await;
+    assert_eq!(asks.ended().await, Ok(ActivityEnd::Succeeded));
     close(agents).await;
 }
 
@@ -566,6 +604,8 @@ async fn every_question_that_is_set_aside_is_answered_once(place: Place) {
 }
 
 on_three_stores![
+    an_activity_behind_a_question_ends_at_its_timeout,
+    an_activity_that_is_set_aside_ends_after_its_answer,
     two_answers_at_once_lose_no_activity,
     an_activity_that_asks_after_a_sleep_is_set_aside,
     an_activity_that_asks_is_set_aside_and_answered_later,

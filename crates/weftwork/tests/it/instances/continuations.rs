@@ -140,7 +140,50 @@ async fn an_activity_that_was_too_late_is_executed_when_it_is_resumed(place: Pla
     resumed.expect("accepted").outcome.await;
     assert_eq!(agents.get_state(id()).await, Ok(json!({"sum": 7})));
     let counts = info(&agents).await.statistics;
-    assert_eq!((counts.failed, counts.succeeded, counts.waiting), (1, 1, 0));
+    assert_eq!((counts.failed, counts.succeeded, counts.waiting), (0, 1, 0), "one activity");
+    close(agents).await;
+}
+
+/// Fails at the first two attempts, after a superstep.
+async fn fail_twice(sum: State<Sum>, tries: Deps<AtomicU32>) -> NodeResult<SumUpdate> {
+    match tries.fetch_add(1, Ordering::SeqCst) {
+        0 | 1 => Err(std::io::Error::other("no disk").into()),
+        _ => Ok(SumUpdate::new().sum(sum.sum().copied().unwrap_or_default() + 1)),
+    }
+}
+
+async fn an_activity_that_fails_again_when_it_is_resumed_counts_once(place: Place) {
+    let agents = open(&place).await;
+    let graph = Graph::<Sum>::new("sum").with(AtomicU32::new(0)).node("add", add);
+    let graph = graph.node("fail", fail_twice).edge(START, "add").edge("add", "fail");
+    let graph = graph.build().expect("sound");
+    let instance = agents.create_graph_agent(&graph, json!({}), options()).await;
+    let instance = instance.expect("created");
+    let sent = agents.send(&instance, Activity::new(json!(7))).await.expect("accepted");
+    assert_eq!(sent.ended().await.expect_err("fails").kind, Kind::Failed);
+    let thread = ThreadId::from(&id());
+    for (failed, succeeded) in [(1, 0), (0, 1)] {
+        let resumed = agents.runtime().resume(&Principal::local(), &thread).await;
+        resumed.expect("accepted").outcome.await;
+        let counts = info(&agents).await.statistics;
+        assert_eq!((counts.failed, counts.succeeded), (failed, succeeded));
+    }
+    assert_eq!(agents.get_state(id()).await, Ok(json!({"sum": 8})));
+    close(agents).await;
+}
+
+async fn a_run_without_input_is_refused_by_an_idle_instance(place: Place) {
+    let agents = open(&place).await;
+    let thread = create(&agents).await;
+    let refused = || Err(RuntimeError::NothingToContinue { thread: "i-1".to_owned() });
+    assert_eq!(thread.proceed().await.map(drop), refused(), "before the first activity");
+    let sent = agents.send(id(), Activity::new(json!("ask"))).await.expect("accepted");
+    sent.ended().await.expect("asks");
+    thread.answer(json!("yes")).await.expect("accepted");
+    let before = info(&agents).await;
+    assert_eq!((before.status, before.statistics.succeeded), (InstanceStatus::Idle, 1));
+    assert_eq!(thread.proceed().await.map(drop), refused(), "after an activity");
+    assert_eq!(info(&agents).await, before, "nothing was stored");
     close(agents).await;
 }
 
@@ -229,6 +272,8 @@ async fn a_terminated_instance_takes_no_run_at_all(place: Place) {
 on_three_stores![
     a_requeued_activity_reports_both_of_its_ends,
     a_failure_that_the_state_records_is_not_resumed,
+    a_run_without_input_is_refused_by_an_idle_instance,
+    an_activity_that_fails_again_when_it_is_resumed_counts_once,
     an_activity_that_was_too_late_is_executed_when_it_is_resumed,
     a_continuation_has_the_error_channel_and_retries_of_its_activity,
     a_terminated_instance_takes_no_run_at_all,

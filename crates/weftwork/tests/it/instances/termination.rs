@@ -6,10 +6,13 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use weftwork::agents::{
-    Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, DeadLetter,
-    InstanceEventKind, InstanceOptions, InstanceStatus, QueuedActivities, Sent,
+    Activity, ActivityContext, ActivityEnd, ActivityPayload, AgentRuntime,
+    AgentRuntimeErrorKind as Kind, DeadLetter, InstanceEventKind, InstanceOptions, InstanceStatus,
+    OnQuestion, QueuedActivities, Sent, Statistics,
 };
 use weftwork::graph::NodeError;
+use weftwork::prelude::*;
+use weftwork::types::{Principal, ThreadId};
 
 /// Waits as long as its payload says.
 async fn wait(done: u64, activity: ActivityContext) -> Result<u64, NodeError> {
@@ -117,4 +120,90 @@ async fn queued_activities_are_dead_lettered(place: Place) {
     close(agents).await;
 }
 
-on_three_stores![queued_activities_are_kept, queued_activities_are_dead_lettered];
+#[derive(Debug, State)]
+struct Steps {
+    #[channel(append)]
+    lines: List<String>,
+}
+
+/// Asks as many questions after one another as its payload says; sleeps for a long time if none.
+async fn ask(payload: ActivityPayload<u32>, ctx: Ctx) -> NodeResult<StepsUpdate> {
+    if payload.0 == 0 {
+        ctx.sleep(Duration::from_secs(3_600)).await?;
+    }
+    for number in 0..payload.0 {
+        ctx.interrupt(json!(number))?;
+    }
+    Ok(StepsUpdate::new().lines(["done".to_owned()]))
+}
+
+fn asker() -> CompiledGraph {
+    let graph = Graph::<Steps>::new("asker").node("ask", ask).edge(START, "ask");
+    graph.build().expect("sound")
+}
+
+/// Terminates an instance whose activity waits after a number of answers, in a process that does not
+/// host the graph.
+async fn ends_what_waits(place: &Place, payload: u32, answers: u32, on: OnQuestion) {
+    let agents = open(place).await;
+    let options = options().on_question(on);
+    agents.create_graph_agent(&asker(), json!({}), options).await.expect("created");
+    let sent = Activity::new(json!(payload)).priority(7).input(json!({"lines": ["begun"]}));
+    let asks = agents.send(id(), sent.clone()).await.expect("accepted");
+    assert_eq!(asks.ended().await, Ok(ActivityEnd::Asks));
+    for _ in 0..answers {
+        let thread = agents.runtime().thread("app:asker", "i-1").expect("hosted");
+        thread.answer(json!("yes")).await.expect("accepted");
+    }
+    let behind = agents.send(id(), Activity::new(json!(1))).await.expect("accepted");
+    until(&agents, |info| info.statistics.asking == 1 && info.statistics.waiting == 1).await;
+    close(agents).await;
+
+    let agents = open(place).await;
+    let report = agents.terminate(id(), Duration::ZERO, QueuedActivities::Keep).await;
+    let report = report.expect("exists");
+    let letter = report.asking.expect("is reported");
+    assert_eq!((&letter.activity, &letter.again), (&asks.activity().run, &sent), "{answers}");
+    assert_eq!(letter.failure.as_ref().map(|failure| failure.kind), Some(Kind::Cancelled));
+    assert_eq!(agents.letter(id(), &letter.activity).await, Ok(letter.clone()));
+    assert_eq!(report.kept.len(), 1);
+    assert_eq!(
+        (report.kept[0].activity.clone(), report.cut),
+        (behind.activity().run.clone(), None)
+    );
+    let after = info(&agents).await;
+    let Statistics { waiting, asking, succeeded, failed, cancelled, .. } = after.statistics;
+    assert_eq!((waiting, asking, succeeded, failed, cancelled), (1, 0, 0, 0, 1));
+    let rows = agents.store().interrupts(&Principal::local(), &ThreadId::from(&id())).await;
+    assert!(rows.expect("reads").iter().all(|row| !row.is_open()), "closed");
+    let repeated = agents.terminate(id(), Duration::ZERO, QueuedActivities::Keep).await;
+    assert_eq!(repeated.expect("exists").asking, None);
+    assert_eq!(info(&agents).await.statistics, after.statistics);
+    // Another instance executes it as it was sent.
+    agents.host("app:asker", asker()).await.expect("hosted");
+    let other = InstanceOptions::new().on_question(on);
+    let other = agents.create_of("app:asker", json!({}), other).await.expect("created");
+    let again = agents.send(&other, letter.again).await.expect("accepted");
+    assert_eq!(again.ended().await, Ok(ActivityEnd::Asks));
+    close(agents).await;
+}
+
+async fn an_activity_that_asks_is_cancelled_and_reported(place: Place) {
+    ends_what_waits(&place, 2, 0, OnQuestion::Hold).await;
+}
+
+async fn an_activity_that_asks_again_after_an_answer_is_reported_as_it_was_sent(place: Place) {
+    ends_what_waits(&place, 2, 1, OnQuestion::Hold).await;
+}
+
+async fn an_activity_that_sleeps_is_cancelled_and_reported(place: Place) {
+    ends_what_waits(&place, 0, 0, OnQuestion::SetAside).await;
+}
+
+on_three_stores![
+    queued_activities_are_kept,
+    queued_activities_are_dead_lettered,
+    an_activity_that_asks_is_cancelled_and_reported,
+    an_activity_that_asks_again_after_an_answer_is_reported_as_it_was_sent,
+    an_activity_that_sleeps_is_cancelled_and_reported,
+];
