@@ -52,9 +52,12 @@ impl<'a> UnknownCall<'a> {
         }
         let answer = match value {
             Value::String(line) => answer_of_line(line),
-            other => serde_json::from_value(other.clone()).ok(),
+            // Further members could mean something else than is done.
+            other => serde_json::from_value(other.clone())
+                .ok()
+                .filter(|answer: &UnknownAnswer| json!(answer) == *other),
         };
-        answer.map(|answer: UnknownAnswer| json!(answer)).ok_or_else(|| self.refuse())
+        answer.map(|answer| json!(answer)).ok_or_else(|| self.refuse())
     }
 
     fn refuse(self) -> ApiError {
