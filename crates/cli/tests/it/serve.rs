@@ -170,8 +170,8 @@ fn runs_that_a_client_deleted_are_not_listed() {
     let request = format!("DELETE /threads/t/runs/{}", first.as_str().expect("an id"));
     assert_eq!(served.send(&request, &bearer(token), &json!({})).0, 204);
     assert_eq!(served.terminate().status, Some(0));
-    assert_eq!(listed(&[]), [second.clone()]);
-    assert_eq!(listed(&["--thread", "t"]), [second.clone()]);
+    assert_eq!(listed(&[]), std::slice::from_ref(second));
+    assert_eq!(listed(&["--thread", "t"]), std::slice::from_ref(second));
     assert_eq!(listed(&["--all"]), before);
 }
 

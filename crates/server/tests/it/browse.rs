@@ -279,7 +279,7 @@ async fn threads_that_wait_for_a_time_are_found_apart() {
 
 #[tokio::test]
 async fn the_end_of_the_last_run_is_found_with_a_thread() {
-    let client = graphs::client().await;
+    let client = Client::new().await;
     let last_run = async |thread: &str| {
         let id = thread.rsplit('/').next().expect("an id");
         let body = json!({"ids": [id], "select": ["status", "last_run"]});
