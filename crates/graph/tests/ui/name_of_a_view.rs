@@ -5,7 +5,7 @@ struct Order {
     text: String,
 }
 
-/// What a page shows of an order.
+/// The order as a page shows it.
 struct OrderView {
     title: String,
 }
