@@ -64,8 +64,10 @@ struct Fail(fn(ModelCallError) -> NodeError);
 fn calling(model: Arc<dyn ChatModel>, fail: fn(ModelCallError) -> NodeError) -> CompiledGraph {
     let plan =
         async |chat: State<Chat>, ctx: Ctx, model: Deps<Arc<dyn ChatModel>>, fail: Deps<Fail>| {
-            let request =
-                ChatRequest { messages: chat.messages().to_vec(), ..ChatRequest::default() };
+            let request = ChatRequest {
+                messages: chat.messages().iter().cloned().collect(),
+                ..ChatRequest::default()
+            };
             let caller = ModelCaller::new(policy());
             let answer = caller.call(&**model, request, ctx.calls()).await.map_err(fail.0.0)?;
             NodeResult::Ok(ChatUpdate::new().messages([answer.message]))
