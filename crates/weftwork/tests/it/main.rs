@@ -9,9 +9,6 @@ mod derives;
 mod evaluate;
 mod evaluation_errors;
 mod evaluation_kills;
-#[path = "../../../runtime/tests/it/faulty.rs"]
-#[expect(dead_code, reason = "tests of the runtime use more of it")]
-mod faulty;
 mod generated;
 mod instances;
 mod model_options;

@@ -1,22 +1,17 @@
 //! Sessions that are stored without an evaluation, and their children, on each store.
 
-use crate::faulty::Faulty;
 use crate::stores::{Place, on_three_stores};
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use weftwork::agents::{Evaluator, Prompt, Section, Session};
 use weftwork::graph::RuntimeError;
 use weftwork::models::ScriptedModel;
 use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
 use weftwork::runtime::RolledBack;
-use weftwork::store::StoreError;
 use weftwork::tools::Deps;
-use weftwork::types::port::ManualClock;
 use weftwork::types::run::Answers;
 use weftwork::types::{OrgId, Principal, ThreadId};
 
@@ -357,55 +352,6 @@ on_three_stores![
     a_save_during_an_evaluation_is_refused_and_loses_nothing,
     a_save_that_was_dropped_is_stored_once,
 ];
-
-/// Saves a session three times, while one access to the store fails: one before or after a write, or
-/// a read. Returns the number of accesses of the first save.
-async fn save_with_failure(failing: usize, retriable: bool) -> usize {
-    let at = format!("access {failing}, retriable: {retriable}");
-    let place = Place::memory("");
-    let store = Faulty::new(place.open());
-    let accesses = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&accesses);
-    store.interfere(move |point, _, _| {
-        if point != "keep_alive" && count.fetch_add(1, Ordering::SeqCst) == failing {
-            let location = "faulty".to_owned();
-            let reason = "no connection".to_owned();
-            return Err(StoreError::Unavailable { location, reason, retriable });
-        }
-        Ok(Duration::ZERO)
-    });
-    let runtime = Runtime::builder(store).clock(Arc::new(ManualClock::moved_by_sleeps()));
-    let evaluator = Evaluator::builder(ScriptedModel::rules()).runtime(runtime);
-    let evaluator = evaluator.open().await.expect("opens");
-    let mine = session("s");
-    accesses.store(0, Ordering::SeqCst);
-    let mut failed = Vec::new();
-    let mut of_first = 0;
-    for text in ["a", "b", "c"] {
-        add(&mine, text);
-        let saved = evaluator.save(&mine).await;
-        failed.extend(saved.err().map(|error| format!("{text}: {error}")));
-        of_first = if text == "a" { accesses.load(Ordering::SeqCst) } else { of_first };
-    }
-    assert!(
-        failed.len() <= 1 && !failed.iter().any(|one| one.starts_with('c')),
-        "{at}: {failed:?}"
-    );
-    assert_eq!(notes(&mine), ["a", "b", "c"], "{at}: {failed:?}");
-    assert_eq!(stored(&opened(&place).await, "s").await, ["a", "b", "c"], "{at}: {failed:?}");
-    of_first
-}
-
-#[tokio::test]
-async fn an_access_to_the_store_that_fails_once_stops_no_later_save() {
-    let accesses = save_with_failure(usize::MAX, false).await;
-    assert!(accesses >= 4, "{accesses}");
-    for failing in 0..accesses {
-        for retriable in [false, true] {
-            save_with_failure(failing, retriable).await;
-        }
-    }
-}
 
 #[tokio::test]
 async fn an_evaluator_without_a_store_saves_nothing() {
