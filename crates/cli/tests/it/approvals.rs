@@ -113,7 +113,7 @@ fn a_terminated_instance_waits_for_no_approval() {
         assert_eq!(listed(&home, thread).len(), 1);
     }
     assert_eq!(home.weft(&["instances", "terminate", "front"]).status, Some(0));
-    assert!(state().contains("terminated") && !state().contains("waits"), "{}", state());
+    assert!(state().contains("cancelled") && !state().contains("waits"), "{}", state());
     for thread in [&[][..], &["--thread", "front"]] {
         assert_eq!(listed(&home, thread), Vec::<Value>::new());
     }

@@ -93,7 +93,7 @@ fn the_options_of_a_run_are_stored_with_it() {
         (&["--context", "{"][..], "not JSON"),
         (&["--configurable", "[1]"], "expected a JSON object"),
         (&["--before", "a,,b"], "expected names of nodes"),
-        (&["--deadline", "soon"], "expected a number and a unit"),
+        (&["--deadline", "soon"], "expected whole numbers with the units"),
         (&["--step-limit", "0"], "0 is not in"),
     ] {
         let came = trial(&home, &[&RUN[..], wrong].concat());
