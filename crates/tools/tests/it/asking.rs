@@ -347,6 +347,7 @@ fn a_tool_reads_what_is_left_of_the_budget() {
     let look = FnTool::new("look", "Looks.", |_: Nothing, context: ToolContext| async move {
         Ok::<_, ToolError>(json!(context.budget_left()))
     });
+    let look = look.shown(["."]);
     let runner = runner(ToolBox::new().with(look), Policy::new());
     for left in [2, 1, 0] {
         let made = call(&format!("c-{left}"), "look", json!({}));
