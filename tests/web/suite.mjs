@@ -30,6 +30,7 @@ const FULL_ONLY = new Set([
   "the_details_keep_the_width_that_one_gives_them",
   "a_call_of_unknown_outcome_is_made_again_after_a_confirmation",
   "a_call_of_unknown_outcome_is_given_up_in_the_inbox",
+  "a_call_of_unknown_outcome_is_given_up_in_the_terminal_and_the_page_shows_it",
 ]);
 const isFull = process.env.WEFT_TIER === "full";
 const browser = await launch();
