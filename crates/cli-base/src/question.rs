@@ -183,7 +183,9 @@ pub fn parse_answer(interrupt: &Interrupt, line: &str) -> Option<Value> {
             // Decisions that differ from each other.
             None => serde_json::from_str(line).ok().filter(Value::is_object),
         },
-        Ask::Value { .. } if is_about_unknown(interrupt) => unknown_answer(line),
+        Ask::Value { .. } if is_about_unknown(interrupt) => {
+            UnknownAnswer::of_line(line).map(|answer| json!(answer))
+        }
         Ask::Value { .. } if line.is_empty() => None,
         Ask::Value { .. } => Some(serde_json::from_str(line).unwrap_or_else(|_| json!(line))),
         Ask::Timer { .. } => (line == "now").then_some(Value::Null),
@@ -236,18 +238,6 @@ fn takes_text(interrupt: &Interrupt) -> bool {
     let schema = interrupt.answer_schema.as_ref();
     let kind = schema.and_then(|schema| schema.pointer("/oneOf/0/properties/content/type"));
     kind.is_some_and(|kind| kind == "string")
-}
-
-fn unknown_answer(line: &str) -> Option<Value> {
-    let answer = match line.to_lowercase().as_str() {
-        "again" | "call again" => UnknownAnswer::CallAgain,
-        "give up" => UnknownAnswer::GiveUp,
-        _ => {
-            let value = line.strip_prefix("happened")?;
-            UnknownAnswer::Happened { value: serde_json::from_str(value.trim()).ok()? }
-        }
-    };
-    Some(json!(answer))
 }
 
 /// Creates a decision that is bound to exactly the call shown.

@@ -41,28 +41,55 @@ pub async fn instances(command: Instances, context: &CommandContext) -> Result<E
         let reason = "instances need a store that outlives the command; set one with --store";
         return Err(CliError::BadInput { reason: reason.to_owned() });
     }
-    if let Instances::Send(_) | Instances::Resend(_) = command {
-        let app = context.open_all(default_model(), None).await?;
-        let done = match command {
-            Instances::Resend(args) => resend_activity(args, &app, context).await,
-            Instances::Send(args) => send_activity(*args, &app, context).await,
-            _ => Ok(Exit::Done),
-        };
-        // Activities that wait stay in the store.
-        app.shutdown(Duration::from_secs(1)).await?;
-        return done;
-    }
-    let agents = open_reader(context).await?;
-    let done = match command {
-        Instances::Create(args) => create_instance(*args, &agents, context).await,
-        Instances::List { limit, json } => list_instances(limit, json, &agents, context).await,
-        Instances::Show { id, json } => {
-            show_instance(&InstanceId::new(id)?, json, &agents, context).await
+    match command {
+        Instances::Send(args) => {
+            with_app(context, async |app| send_activity(*args, app, context).await).await
         }
-        Instances::Watch { id } => watch_instance(&InstanceId::new(id)?, &agents, context).await,
-        Instances::Terminate(args) => terminate::terminate(args, &agents, context).await,
-        Instances::Send(_) | Instances::Resend(_) => Ok(Exit::Done),
-    };
+        Instances::Resend(args) => {
+            with_app(context, async |app| resend_activity(args, app, context).await).await
+        }
+        Instances::Create(args) => {
+            with_reader(context, async |agents| create_instance(*args, agents, context).await).await
+        }
+        Instances::List { limit, json } => {
+            with_reader(context, async |agents| list_instances(limit, json, agents, context).await)
+                .await
+        }
+        Instances::Show { id, json } => {
+            let id = InstanceId::new(id)?;
+            with_reader(context, async |agents| show_instance(&id, json, agents, context).await)
+                .await
+        }
+        Instances::Watch { id } => {
+            let id = InstanceId::new(id)?;
+            with_reader(context, async |agents| watch_instance(&id, agents, context).await).await
+        }
+        Instances::Terminate(args) => {
+            let terminate = async |agents: &_| terminate::terminate(args, agents, context).await;
+            with_reader(context, terminate).await
+        }
+    }
+}
+
+/// Does something with an app that executes activities, and shuts it down: activities that wait stay
+/// in the store.
+async fn with_app(
+    context: &CommandContext,
+    act: impl AsyncFnOnce(&App) -> Result<Exit, CliError>,
+) -> Result<Exit, CliError> {
+    let app = context.open_all(default_model(), None).await?;
+    let done = act(&app).await;
+    app.shutdown(Duration::from_secs(1)).await?;
+    done
+}
+
+/// Does something with an agent runtime that executes no activities, and shuts it down.
+async fn with_reader(
+    context: &CommandContext,
+    act: impl AsyncFnOnce(&AgentRuntime) -> Result<Exit, CliError>,
+) -> Result<Exit, CliError> {
+    let agents = open_reader(context).await?;
+    let done = act(&agents).await;
     agents.runtime().shutdown(Duration::from_secs(1)).await?;
     done
 }

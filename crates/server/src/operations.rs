@@ -127,7 +127,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/chat/{agent}/{thread_id}/stream", READ, "Stream the message that is being produced from its beginning; 204 if there is none", &[]),
     ("post", "/chat/{agent}/{thread_id}/cancel", RUN, "Cancel the message that is being produced", &[]),
     ("get", "/models", READ, "List the models of which chats select one; the first one is that of the agents", &[]),
-    ("get", "/interrupts", READ, "List the open questions of all threads; those that people answered with `answered=true`, of one thread with `thread_id`", &[]),
+    ("get", "/interrupts", READ, "List the open questions; those that people answered with `answered=true`, those of one thread with `thread_id`", &[]),
     ("post", "/interrupts/{interrupt_id}/respond", APPROVE, "Answer a question; the first answer counts", &["type", "args", "message", "answer"]),
     ("get", "/artifacts/{artifact_id}", READ, "Read a value that streams and states have by reference", &[]),
     ("put", "/store/items", RUN, "Put an item", &["namespace", "key", "value", "index", "ttl"]),

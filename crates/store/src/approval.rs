@@ -41,8 +41,8 @@ pub struct ApprovalRow {
 pub struct WaitingApproval {
     /// Thread of the call, on which the question is answered.
     pub thread: ThreadId,
-    /// The question, which makes the answers to itself; its content is the
-    /// [request](Interrupt::approval), and the call counts as rejected when it expires.
+    /// The question. [`Interrupt::approval`] returns the call; at the question's expiry the call counts
+    /// as rejected.
     pub question: Interrupt,
     /// End of the run that asked last, if the run is stored.
     pub asked_at: Option<Timestamp>,

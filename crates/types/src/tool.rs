@@ -53,6 +53,21 @@ pub enum UnknownAnswer {
 }
 
 impl UnknownAnswer {
+    /// Reads an answer that a person typed: `again` or `call again`, `give up`, or `happened` and the
+    /// result as JSON. `None` for anything else.
+    #[must_use]
+    pub fn of_line(line: &str) -> Option<Self> {
+        let line = line.trim();
+        match line.to_lowercase().as_str() {
+            "again" | "call again" | "call_again" => Some(Self::CallAgain),
+            "give up" | "give_up" => Some(Self::GiveUp),
+            _ => {
+                let result = line.strip_prefix("happened")?.trim();
+                Some(Self::Happened { value: crate::json::read(result.as_bytes()).ok()? })
+            }
+        }
+    }
+
     /// Returns the JSON Schema of an answer, given the schema of results.
     #[must_use]
     pub fn schema(result: Value) -> Value {

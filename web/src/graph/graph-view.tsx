@@ -34,13 +34,12 @@ interface Present {
 }
 
 async function readPresent(thread: string, signal: AbortSignal): Promise<Present> {
-  const [state, [row], open] = await Promise.all([
+  const [state, [row], waiting] = await Promise.all([
     json<{ values?: Json }>("GET /threads/{thread_id}/state", { path: { thread_id: thread }, signal }),
     readRuns(thread, 1, signal),
-    json<Waiting[]>("GET /interrupts", { query: { limit: 100 }, signal }),
+    json<Waiting[]>("GET /interrupts", { query: { thread_id: thread, limit: 100 }, signal }),
   ]);
   const log = row && (await readLog(thread, row, signal));
-  const waiting = open.filter(({ thread_id }) => thread_id === thread);
   return { values: state.values ?? {}, waiting, error: log?.error?.message, run: row?.run_id };
 }
 

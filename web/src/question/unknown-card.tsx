@@ -28,7 +28,7 @@ export function UnknownCard({ unknown, interrupt, onAnswer }: Props) {
         Did the call of <code>{name}</code> happen?
       </h2>
       <p className="why">
-        The call was begun, and the server stopped before it had a result. Look at the other side before you decide.
+        The call was begun, and was cut off, or its server stopped, before it had a result. Look at the other side before you decide.
       </p>
       <JsonView value={isObject(args) ? args : { input: args }} label="Called with" />
       <Origin interrupt={interrupt} />

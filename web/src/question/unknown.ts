@@ -7,7 +7,6 @@ export interface UnknownOutcome {
   /** Name of the tool, or of the effect of a node. */
   name: string;
   args: Json;
-  effect: string | undefined;
   idempotencyKey: string;
   /** The schema of the result, as far as it is declared. */
   result: Schema | undefined;
@@ -23,7 +22,6 @@ export function unknownOf({ args }: Pick<Call, "args">): UnknownOutcome | undefi
   return {
     name: String(isTool ? value.tool : value.name),
     args: (isTool ? value.args : value.input) ?? null,
-    effect: typeof value.effect === "string" ? value.effect : undefined,
     idempotencyKey: String(value.idempotency_key),
     result: isObject(result as Json | undefined) ? result : undefined,
   };

@@ -96,9 +96,10 @@ export function agentOf(thread: Thread): string | undefined {
 /** Members of threads without their values, which may be large. */
 const SELECT = ["thread_id", "created_at", "updated_at", "metadata", "status", "last_run", "waits_until"];
 
-/** The selection of the threads that are listed. */
+/** The states by which threads can be selected. */
 export const FILTERS = Object.keys(CONDITIONS) as Status[];
 
+/** The selection of the threads that are listed. */
 export interface ListQuery {
   words: string;
   status: Status | undefined;

@@ -348,9 +348,9 @@ impl Evaluator {
         Evaluation::new(self, prompt, start)
     }
 
-    /// Returns the open questions of an evaluation by its thread, in any process that has the store; the
-    /// thread is that of the session. Each makes the answer to itself, as the questions of
-    /// [`Evaluated`] do.
+    /// Returns the open questions of the evaluation on a thread, in any process that has the store. The
+    /// thread of an evaluation with a session has the id of the session. The methods of a question,
+    /// such as [`Interrupt::approve`], return an answer for [`answer`](Self::answer).
     ///
     /// ```
     /// use std::sync::Arc;

@@ -269,12 +269,26 @@ mod tests {
         parts.filter(|part| part.starts_with("weft ")).map(str::to_owned).collect()
     }
 
-    /// The texts of error pages, and of sources without their comments.
-    fn texts(folder: &Path, found: &mut Vec<String>) {
+    /// The lines of all error pages, and of all sources without their comments.
+    fn printed_lines() -> Vec<String> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut lines = Vec::new();
+        add_lines(&root.join("docs/errors"), &mut lines);
+        for entry in std::fs::read_dir(root.join("crates")).expect("a folder") {
+            let sources = entry.expect("an entry").path().join("src");
+            if sources.is_dir() {
+                add_lines(&sources, &mut lines);
+            }
+        }
+        lines
+    }
+
+    /// Adds the lines of the texts in a folder, without comments of sources.
+    fn add_lines(folder: &Path, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                texts(&path, found);
+                add_lines(&path, found);
             } else if path.extension().is_some_and(|kind| kind == "rs" || kind == "md") {
                 let text = std::fs::read_to_string(&path).expect("a text");
                 let is_code = |line: &&str| !line.trim_start().starts_with("//");
@@ -331,15 +345,7 @@ mod tests {
     /// command itself and all flags of the phrase belong to the command line.
     #[test]
     fn commands_within_printed_texts_parse_with_their_flags() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut lines = Vec::new();
-        texts(&root.join("docs/errors"), &mut lines);
-        for entry in std::fs::read_dir(root.join("crates")).expect("a folder") {
-            let sources = entry.expect("an entry").path().join("src");
-            if sources.is_dir() {
-                texts(&sources, &mut lines);
-            }
-        }
+        let lines = printed_lines();
         let mut commands = Cli::command();
         commands.build();
         let found: BTreeSet<_> = lines.iter().flat_map(|line| suggested(line, &commands)).collect();
@@ -375,15 +381,7 @@ mod tests {
     /// without may lack the arguments that it needs.
     #[test]
     fn commands_in_errors_exist_as_they_are_printed() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut lines = Vec::new();
-        texts(&root.join("docs/errors"), &mut lines);
-        for entry in std::fs::read_dir(root.join("crates")).expect("a folder") {
-            let sources = entry.expect("an entry").path().join("src");
-            if sources.is_dir() {
-                texts(&sources, &mut lines);
-            }
-        }
+        let lines = printed_lines();
         let commands: BTreeSet<_> = lines.iter().flat_map(|line| quoted(line)).collect();
         assert!(commands.len() >= 50, "{commands:#?}");
         for command in commands {

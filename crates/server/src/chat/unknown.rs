@@ -3,7 +3,6 @@
 use crate::error::{ApiError, Result};
 use serde_json::{Value, json};
 use weftwork_types::interrupt::{Ask, Interrupt};
-use weftwork_types::json;
 use weftwork_types::tool::UnknownAnswer;
 
 /// Kinds of such questions: about a call of a tool, and about an effect of a node.
@@ -51,7 +50,7 @@ impl<'a> UnknownCall<'a> {
             value = answer;
         }
         let answer = match value {
-            Value::String(line) => answer_of_line(line),
+            Value::String(line) => UnknownAnswer::of_line(line),
             // Further members could mean something else than is done.
             other => serde_json::from_value(other.clone())
                 .ok()
@@ -67,20 +66,6 @@ impl<'a> UnknownCall<'a> {
              stays open",
             name.unwrap_or_default()
         ))
-    }
-}
-
-/// Returns the answer that a line means.
-fn answer_of_line(line: &str) -> Option<UnknownAnswer> {
-    let line = line.trim();
-    match line.to_lowercase().as_str() {
-        "again" | "call again" | "call_again" => Some(UnknownAnswer::CallAgain),
-        "give up" | "give_up" => Some(UnknownAnswer::GiveUp),
-        _ => {
-            let value = line.strip_prefix("happened")?;
-            let value = json::read(value.trim().as_bytes()).ok()?;
-            Some(UnknownAnswer::Happened { value })
-        }
     }
 }
 

@@ -44,6 +44,10 @@ async fn list(
     if limit > LIMIT_MAX {
         return Err(ApiError::invalid(format!("`limit` is at most {LIMIT_MAX}")));
     }
+    let thread = match thread_id {
+        Some(thread) => Some(service.thread_id(&thread).await?),
+        None => None,
+    };
     if body::parse_flag(answered.as_deref())? {
         if offset > 0 {
             return Err(ApiError::invalid(format!(
@@ -51,20 +55,13 @@ async fn list(
                  `offset` out and raise `limit`"
             )));
         }
-        let found = match thread_id {
-            Some(thread) => {
-                service.answered_questions_of(&service.thread_id(&thread).await?, limit).await?
-            }
+        let found = match thread {
+            Some(thread) => service.answered_questions_of(&thread, limit).await?,
             None => service.answered_questions(limit).await?,
         };
         return Ok((HeaderMap::new(), Json(found.into())));
     }
-    if thread_id.is_some() {
-        return Err(ApiError::invalid(
-            "`thread_id` selects answered questions; add `answered=true`",
-        ));
-    }
-    let (page, count) = service.open_questions(offset, limit).await?;
+    let (page, count) = service.open_questions(thread.as_ref(), offset, limit).await?;
     let mut headers = HeaderMap::new();
     headers.insert("x-pagination-total", HeaderValue::from(count));
     let end = offset.saturating_add(page.len());

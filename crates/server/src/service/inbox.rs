@@ -15,18 +15,23 @@ use weftwork_types::run::{Answers, Multitask, RunInput, RunOptions, RunRef};
 use weftwork_types::{CheckpointId, InterruptId, ThreadId};
 
 impl Service {
-    /// Returns a page of the open questions, in the order of their threads, and their number. A
+    /// Returns a page of the open questions, of one thread or of all in their order, and their number. A
     /// damaged row takes only its question from the list.
     pub(crate) async fn open_questions(
         &self,
+        of: Option<&ThreadId>,
         offset: usize,
         limit: usize,
     ) -> Result<(Vec<Value>, usize)> {
         let mut page = Vec::new();
         let mut count = 0;
-        for AskingThread { thread, open } in
-            asking_threads(self.store().as_ref(), self.who()).await?
-        {
+        if let Some(of) = of {
+            // Fails for a thread that does not exist.
+            self.row(of).await?;
+        }
+        let mut asking = asking_threads(self.store().as_ref(), self.who()).await?;
+        asking.retain(|asking| of.is_none_or(|of| asking.thread.id == *of));
+        for AskingThread { thread, open } in asking {
             for row in open.iter().filter(|row| row.interrupt.asks()) {
                 if count >= offset && page.len() < limit {
                     match self.question_to_json(&thread, row).await {

@@ -77,6 +77,14 @@ async fn a_question_of_a_member_names_it() {
         let open = client.get("/interrupts").await.json();
         let [row] = &open.as_array().expect("a list")[..] else { panic!("{text}: {open}") };
         assert_eq!((&row["agent"], &row["graph"]), (&json!("team"), &member), "{text}: {row}");
+        let of_thread = async |id: &str| client.get(&format!("/interrupts?thread_id={id}")).await;
+        let mine = of_thread(thread).await.json();
+        assert_eq!(
+            (mine.as_array().map(Vec::len), &mine[0]["id"]),
+            (Some(1), &row["id"]),
+            "{mine}"
+        );
+        assert_eq!(of_thread("another").await.status, 404, "{text}");
         let address = format!("/interrupts/{}/respond", row["id"].as_str().expect("an id"));
         let answered = client.post(&address, answer).await;
         assert_eq!(answered.status, 202, "{text}: {}", answered.body);
