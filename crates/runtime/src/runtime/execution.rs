@@ -4,6 +4,7 @@ use super::core::{LocalRun, Runtime};
 use super::slots::Slot;
 use crate::follow::{Follow, Follower, RunLog};
 use crate::hosted::{AcceptedRun, ClaimEnd, ClaimedRun, LazyOutcome, Requester, ready_outcome};
+use crate::patience::Patience;
 use futures_util::FutureExt;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use weftwork_store::{Claim, RunRow, StoreError, invariants};
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, Position};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{RunOutcome, RunRef};
+use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId};
 
 impl Runtime {
@@ -199,6 +200,9 @@ pub(super) struct UnclaimedRun {
     pub(super) row: RunRow,
 }
 
+/// A claim of this process that the store has, with its run.
+type FoundClaim = Result<Option<(RunRow, Claim)>, StoreError>;
+
 /// A claimed run with its ends: the driver's, and the one of those that follow it here.
 struct ConnectedRun {
     run: Box<ClaimedRun>,
@@ -232,6 +236,17 @@ impl Registration {
                         run,
                         row,
                     }))));
+                }
+                // The store may have stored the claim, and only its answer was lost. The heartbeat of
+                // this process would keep such a claim for ever, and nobody would execute the run.
+                Err(error @ StoreError::Unavailable { .. }) => {
+                    match Box::pin(self.find_claim(&run)).await {
+                        Ok(Some(found)) => found,
+                        found => {
+                            report(Err(RuntimeError::from(error)));
+                            return Box::pin(self.release_claim(run, found)).await;
+                        }
+                    }
                 }
                 Err(error) => {
                     drop(self);
@@ -273,6 +288,49 @@ impl Registration {
                 Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
                 _ => Err(RuntimeError::Stopping),
             },
+        }
+    }
+
+    /// Reads from the store whether this process has claimed the run, without executing it.
+    async fn find_claim(&self, run: &AcceptedRun) -> FoundClaim {
+        if !self.is_new {
+            // The claim is that of its execution here.
+            return Ok(None);
+        }
+        let row = match self.runtime.store().run(&run.who, &run.at).await {
+            Ok(row) => row,
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let worker = self.runtime.worker().clone();
+        let is_claimed = row.status == RunStatus::Running && row.worker.as_ref() == Some(&worker);
+        let claim = Claim { at: row.new.at.clone(), worker, fence: row.fence };
+        Ok(is_claimed.then_some((row, claim)))
+    }
+
+    /// Waits until the store can be read again, and releases the claim that it has for this process:
+    /// the run is then one without a worker, which any worker takes over.
+    async fn release_claim(self, run: AcceptedRun, mut found: FoundClaim) {
+        let clock = Arc::clone(&self.runtime.0.context.clock);
+        let mut patience = Patience::new();
+        loop {
+            let released = match found {
+                Ok(None) => return,
+                Ok(Some((_, claim))) => {
+                    self.runtime.store().release(&run.who, &claim, clock.now()).await
+                }
+                Err(unread) => Err(unread),
+            };
+            let error = match released {
+                Ok(_) => return,
+                Err(error) => error,
+            };
+            if let Err(error) = patience.after(error, &*clock, &run.at, None).await {
+                let message = "it is unknown whether this process holds a claim of the run";
+                tracing::warn!(%error, run = %run.at.run, message);
+                return;
+            }
+            found = self.find_claim(&run).await;
         }
     }
 

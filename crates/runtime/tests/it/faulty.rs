@@ -133,7 +133,6 @@ WriteThreads {
     fn delete_thread<'a>(who: &'a Principal, id: &'a ThreadId) -> ();
 }
 ReadRuns {
-    fn run<'a>(who: &'a Principal, at: &'a RunRef) -> RunRow;
     fn runs<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<RunRow>;
     fn unfinished_runs<'a>(who: &'a Principal, thread: &'a ThreadId) -> Vec<RunRow>;
     fn last_ended<'a>(who: &'a Principal, thread: &'a ThreadId) -> Option<RunRow>;
@@ -143,6 +142,10 @@ ReadRuns {
     fn next_run<'a>(who: &'a Principal, thread: &'a ThreadId, now: Timestamp) -> Option<(Principal, RunRow)>;
     fn count_activities<'a>(who: &'a Principal, thread: &'a ThreadId) -> ActivityCounts;
     fn to_stop<'a>(who: &'a WorkerId) -> Vec<(OrgId, RunRef)>;
+} => by hand {
+    fn run<'a>(&'a self, w: &'a Principal, at: &'a RunRef) -> BoxFuture<'a, Result<RunRow>> {
+        Box::pin(self.at("read of a run", None, move || self.inner.run(w, at)))
+    }
 }
 WriteRuns {
     fn create_run<'a>(who: &'a Principal, run: NewRun, answers: BTreeMap<InterruptId, Answer>) -> RunRow;

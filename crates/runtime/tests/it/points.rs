@@ -10,7 +10,7 @@ use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, List, NodeResult, START, S
 use weftwork_store::StoreError;
 use weftwork_testkit::ManualClock;
 use weftwork_types::canonical::hash;
-use weftwork_types::port::{Attempts, CallKind, CallResult, Intent, Opened};
+use weftwork_types::port::{Attempts, CallKind, CallResult, GraphExecutor, Intent, Opened};
 use weftwork_types::run::RunInput;
 use weftwork_types::tool::Effect;
 
@@ -104,4 +104,65 @@ async fn writes_that_are_refused_or_slow_change_nothing() {
     play("claim", Fault::Slow, Moment::After).await;
 }
 
-on_each_store![; each_step: writes_that_are_refused_or_slow_change_nothing];
+/// A claim that the store has stored although it reported an error does not hold the run for ever.
+/// The store cannot be read either for as many reads as `unread`.
+async fn claim_whose_answer_is_lost(unread: u32, retriable: bool) {
+    let store = Faulty::new(crate::support::store());
+    let made = Count::default();
+    let clock = Arc::new(ManualClock::moved_by_sleeps());
+    let bench = Bench::with_clock(store.clone(), chain(&made), clock).await;
+    let lost = Count::default();
+    let unreadable = Arc::new(AtomicU32::new(unread));
+    store.interfere(move |at, when, _| {
+        let fails = match (at, when) {
+            ("claim", Moment::After) => lost.fetch_add(1, Ordering::SeqCst) == 0,
+            ("read of a run", Moment::Before) if lost.load(Ordering::SeqCst) == 1 => {
+                let less_one = |left: u32| left.checked_sub(1);
+                unreadable.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less_one).is_ok()
+            }
+            _ => false,
+        };
+        if fails {
+            let location = "faulty".to_owned();
+            let reason = "the connection was lost".to_owned();
+            return Err(StoreError::Unavailable { location, reason, retriable });
+        }
+        Ok(Duration::ZERO)
+    });
+    let request = Bench::request(RunInput::Start { input: json!({}) });
+    let started = bench.runtime.execute(request.clone()).await;
+    match unread {
+        // The claim is found, and the run executed.
+        0 => drop(completed(started.expect("found").outcome.await)),
+        _ => {
+            let error = started.err().expect("neither claimed nor read");
+            assert_eq!(error.fault.code, "W0211");
+        }
+    }
+    // The thread is free again, for a recovery and for further runs.
+    let ended = tokio::time::timeout(Duration::from_secs(30), async {
+        loop {
+            let handles = bench.runtime.recover().await.expect("read");
+            for handle in handles {
+                drop(completed(handle.outcome.await));
+            }
+            if made.load(Ordering::SeqCst) == 3 {
+                break bench.run(request).await;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let (_, outcome) = ended.await.expect("a run without a worker is taken over");
+    assert_eq!(completed(outcome)["log"].as_array().map(Vec::len), Some(6));
+    assert_eq!(made.load(Ordering::SeqCst), 6, "each call once");
+}
+
+#[tokio::test]
+async fn claims_whose_answers_are_lost_are_found() {
+    claim_whose_answer_is_lost(0, false).await;
+    claim_whose_answer_is_lost(0, true).await;
+    claim_whose_answer_is_lost(1, true).await;
+    claim_whose_answer_is_lost(5, true).await;
+}
+
+on_each_store![; each_step: writes_that_are_refused_or_slow_change_nothing, claims_whose_answers_are_lost_are_found];
