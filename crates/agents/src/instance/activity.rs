@@ -66,7 +66,7 @@ impl Activity {
     }
 
     /// Sets the time after which the activity is cut off, counted from the acceptance. It fails with
-    /// the kind `TimedOut`, also if it did not begin until then. It is refused if it ends before
+    /// the kind `TimedOut`, also if it did not begin until then. A timeout of zero is refused, and one that ends before
     /// [`not_before`](Self::not_before).
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
@@ -130,6 +130,11 @@ impl Activity {
             return Err(invalid_request(format!(
                 "the payload has {bytes} bytes of JSON; expected at most {PAYLOAD_BYTES_MAX}: store the data elsewhere, such as in an item, and send its name"
             )));
+        }
+        if self.timeout == Some(Duration::ZERO) {
+            return Err(invalid_request(
+                "the activity has a timeout of 0 seconds and would never begin; set a longer one, or none",
+            ));
         }
         let end = self.timeout.map(|limit| now.plus(limit));
         match (self.not_before, end) {

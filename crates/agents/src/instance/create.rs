@@ -244,7 +244,7 @@ impl AgentRuntime {
                 if found.metadata.get(OPTIONS) == metadata.get(OPTIONS) {
                     return Ok(None);
                 }
-                return Err(already_exists(name, "an instance with other options"));
+                return Err(already_exists(name, &of_other_options(&found.metadata, metadata)));
             }
             // The creation was interrupted, or the thread is not an instance.
             Ok(found) => {
@@ -380,6 +380,29 @@ fn refuse_creation(id: &str, cause: Fault) -> AgentRuntimeError {
 fn already_exists(id: &str, found: &str) -> AgentRuntimeError {
     let text = format!("`{id}` is the id of {found}; choose another id");
     AgentRuntimeError::new(AgentRuntimeErrorKind::InstanceExists, text)
+}
+
+/// Describes an instance with other options, by the names of the options that differ.
+fn of_other_options(found: &Metadata, requested: &Metadata) -> String {
+    let mut names = Vec::new();
+    name_differences("", found.get(OPTIONS), requested.get(OPTIONS), &mut names);
+    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    format!("an instance that has another {}", names.join(", "))
+}
+
+/// Adds the paths of the members in which two values differ.
+fn name_differences(path: &str, a: Option<&Json>, b: Option<&Json>, names: &mut Vec<String>) {
+    let (Some(Json::Object(a)), Some(Json::Object(b))) = (a, b) else {
+        if a != b {
+            names.push(path.to_owned());
+        }
+        return;
+    };
+    let only_in_b = b.keys().filter(|name| !a.contains_key(*name));
+    for name in a.keys().chain(only_in_b) {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        name_differences(&path, a.get(name), b.get(name), names);
+    }
 }
 
 /// Returns `true` if a graph that the runtime was opened with is this one.

@@ -149,7 +149,7 @@ pub struct SendActivity {
     #[arg(long, value_name = "TIME", value_parser = parse_begin)]
     pub(crate) not_before: Option<Begin>,
     /// Time after which the activity is cut off, counted from now, such as 10m
-    #[arg(long, value_name = "DURATION", value_parser = parse::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse::time_limit)]
     pub(crate) timeout: Option<Duration>,
     /// Idempotency key, unique within the organisation: a repeated activity is accepted once
     #[arg(long, value_name = "KEY")]

@@ -17,6 +17,9 @@ use weftwork::types::run::RunRetry;
 use weftwork::types::store_error::RefusedByInstance;
 use weftwork::types::{Principal, ThreadId};
 
+/// A timeout that has ended when the activity could begin: times are in milliseconds.
+const WITHIN_A_MILLISECOND: Duration = Duration::from_nanos(1);
+
 #[derive(Debug, State)]
 struct Orders {
     done: u64,
@@ -127,7 +130,7 @@ async fn an_activity_that_was_too_late_is_executed_when_it_is_resumed(place: Pla
     let agents = open(&place).await;
     let created = agents.create_graph_agent(&graph().expect("sound"), json!({}), options()).await;
     created.expect("created");
-    let late = Activity::new(json!(7)).timeout(Duration::ZERO);
+    let late = Activity::new(json!(7)).timeout(WITHIN_A_MILLISECOND);
     let late = agents.send(id(), late).await.expect("accepted");
     assert_eq!(late.ended().await.expect_err("too late").kind, Kind::TimedOut);
     close(agents).await;
@@ -224,7 +227,7 @@ async fn a_requeued_activity_reports_both_of_its_ends(place: Place) {
 async fn a_failure_that_the_state_records_is_not_resumed(place: Place) {
     let agents = open(&place).await;
     let thread = create(&agents).await;
-    let late = Activity::new(json!("ask")).timeout(Duration::ZERO);
+    let late = Activity::new(json!("ask")).timeout(WITHIN_A_MILLISECOND);
     let late = agents.send(id(), late).await.expect("accepted");
     assert_eq!(late.ended().await.expect_err("too late").kind, Kind::TimedOut);
     let resumed = agents.runtime().resume(&Principal::local(), thread.id()).await.map(drop);

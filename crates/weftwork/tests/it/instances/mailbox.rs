@@ -164,6 +164,10 @@ async fn activities_that_cannot_be_executed_are_refused() {
     assert_eq!(error.code(), "W0648");
     assert!(error.to_string().contains(&times), "{error}");
     agents.leave(id(), late.timeout(2 * minute)).await.expect("accepted");
+    let never = Activity::new(json!("a")).timeout(Duration::ZERO);
+    let error = agents.send(id(), never).await.expect_err("would never begin");
+    assert_eq!(error.code(), "W0648");
+    assert!(error.to_string().contains("a timeout of 0 seconds"), "{error}");
 
     // The quotes are two bytes.
     let text = |bytes: usize| Activity::new(json!("a".repeat(bytes - 2)));

@@ -116,7 +116,9 @@ async fn a_state_and_its_mailbox_survive_a_restart(place: Place) {
     agents.create("counter", 50_u64, count, options()).await.expect("the same");
     assert_eq!(agents.get_state_as::<u64>(&counter).await, Ok(7));
     let other = agents.create("counter", 1_u64, count, options().mailbox_capacity(3)).await;
-    assert_eq!(other.expect_err("another one").code(), "W0644");
+    let other = other.expect_err("another one");
+    assert_eq!(other.code(), "W0644");
+    assert!(other.to_string().contains("another `mailbox.capacity`;"), "{other}");
     close(agents).await;
 }
 
