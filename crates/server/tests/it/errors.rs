@@ -15,7 +15,7 @@ use weftwork_testkit::fuzz::{Random, mutated};
 pub(crate) const NOBODY: &str = "00000000-0000-0000-0000-000000000000";
 const SEED: u64 = 20;
 /// Requests in the fast tier, and in the full one.
-const REQUESTS: (usize, usize) = (8_000, 20_000);
+const REQUESTS: (usize, usize) = (5_000, 20_000);
 
 /// The operations of the committed description: methods, paths, and if they have a body.
 pub(crate) async fn operations(client: &Client) -> Vec<(String, String, bool)> {

@@ -14,7 +14,8 @@ use weftwork_store::{Claim, Commit, StoredEvent};
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
-const KILLS: usize = 40;
+/// Kills in the fast tier, and in the full one.
+const KILLS: (usize, usize) = (15, 40);
 const WRITERS: usize = 3;
 /// Environment variable with the file of the process that is killed.
 const FILE: &str = "WEFT_TEST_KILL_FILE";
@@ -162,11 +163,13 @@ fn acknowledged_commits_outlive_kills() {
     let file = folder.path().join("weft.db");
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut known = [0; WRITERS];
-    for round in 0..KILLS {
+    let full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
+    let kills = if full { KILLS.1 } else { KILLS.0 };
+    for round in 0..kills {
         run_and_kill(&file, round, &mut random, &mut known);
         check(&file, round, &mut known);
     }
-    println!("{KILLS} kills, commits: {known:?}");
+    println!("{kills} kills, commits: {known:?}");
     assert!(known.iter().all(|known| *known > 0));
     // The file accepts new work.
     let store = SqliteStore::open(&file, &Options::default()).expect("opens");

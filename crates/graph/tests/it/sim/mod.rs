@@ -24,7 +24,7 @@ use weftwork_graph::run_loop::Source;
 use weftwork_testkit::sim::Draw;
 
 /// Seeds that `make test` runs, and those of the full tier.
-const SEEDS: (u64, u64) = (90, 4_000);
+const SEEDS: (u64, u64) = (60, 4_000);
 const ROUNDS: usize = 2;
 
 /// A law that does not hold.

@@ -28,7 +28,7 @@ const OUTSIDE: [(&str, &[&str]); 9] = [
     ("the file of MCP servers", &["W0901", "W0902", "W0913"]),
 ];
 
-const PARTS: usize = 6;
+const PARTS: usize = 12;
 
 /// Errors that a run or a tool can cause. Each is driven as the error of a node and of a tool, with
 /// a text that repeats the conversation; those that the test causes by their own means are driven
