@@ -22,9 +22,13 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<bool> {
 }
 
 fn error(root: &Path, code: &str, title: &str) -> Result<()> {
-    let digits = code.strip_prefix("W0").unwrap_or_default();
+    let of_part = code.strip_prefix("W0").or_else(|| code.strip_prefix("W1"));
+    let digits = of_part.unwrap_or_default();
     let good = digits.len() == 3 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    ensure!(good, "`{code}` is not an error code; expected W0 and three digits, such as W0203");
+    ensure!(
+        good,
+        "`{code}` is not an error code; expected W0 or W1 and three digits, such as W0203"
+    );
     let page = format!(
         "# {code}: {title}\n\n## What happened\n\nSay what the program found, in the user's words.\n\n\
          ## Why\n\nSay what leads to it, the likeliest cause first.\n\n\

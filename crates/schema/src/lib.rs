@@ -3,7 +3,7 @@
 //! The validator is generic over representations of JSON, and is compiled anew in each crate that
 //! names its types. This crate is the only one, so that it is compiled once.
 
-use jsonschema::error::{ValidationError, ValidationErrorKind};
+use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
@@ -29,6 +29,62 @@ const VALUE_CHARS_MAX: usize = 100;
 #[derive(Debug)]
 pub struct Checker(Validator);
 
+/// A violation of a schema by a part of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Violation {
+    /// JSON pointer of the part.
+    pub at: String,
+    /// JSON pointer of the keyword in the schema; its references are part of it.
+    pub keyword: String,
+    /// Kind.
+    pub kind: ViolationKind,
+}
+
+/// Kinds of violations.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ViolationKind {
+    /// An object has members that it may not have.
+    UnknownMembers(Vec<String>),
+    /// An object lacks a member.
+    MissingMember(String),
+    /// A value has another type than this one.
+    Type(String),
+    /// A value is none of these.
+    NoneOf(Vec<Value>),
+    /// Another violation, as a text without the value.
+    Other(String),
+}
+
+impl Violation {
+    fn of(error: &ValidationError<'_>) -> Self {
+        let kind = match error.kind() {
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                ViolationKind::UnknownMembers(unexpected.clone())
+            }
+            ValidationErrorKind::Required { property } => {
+                ViolationKind::MissingMember(property.as_str().unwrap_or_default().to_owned())
+            }
+            ValidationErrorKind::Type { kind } => ViolationKind::Type(match kind {
+                TypeKind::Single(kind) => kind.to_string(),
+                TypeKind::Multiple(kinds) => {
+                    let kinds: Vec<_> = kinds.into_iter().map(|kind| kind.to_string()).collect();
+                    kinds.join(" or ")
+                }
+            }),
+            ValidationErrorKind::Enum { options } => {
+                ViolationKind::NoneOf(options.as_array().cloned().unwrap_or_default())
+            }
+            _ => ViolationKind::Other(cut(&error.masked().to_string(), PROBLEM_CHARS_MAX)),
+        };
+        Self {
+            at: error.instance_path().to_string(),
+            keyword: error.schema_path().to_string(),
+            kind,
+        }
+    }
+}
+
 /// Quotations of a value in reports about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quotes {
@@ -50,6 +106,23 @@ impl Checker {
             .build(schema)
             .map(Self)
             .map_err(|error| cut(&error.to_string(), PROBLEM_CHARS_MAX))
+    }
+
+    /// Returns the violations by a value, at most this number.
+    ///
+    /// ```
+    /// use weftwork_schema::{Checker, ViolationKind};
+    /// use serde_json::json;
+    ///
+    /// let checker = Checker::compile(&json!({"properties": {"a": {"type": "integer"}}}))?;
+    /// let found = checker.violations(&json!({"a": "one"}), 10);
+    /// assert_eq!(found[0].at, "/a");
+    /// assert_eq!(found[0].kind, ViolationKind::Type("integer".to_owned()));
+    /// # Ok::<(), String>(())
+    /// ```
+    #[must_use]
+    pub fn violations(&self, value: &Value, max: usize) -> Vec<Violation> {
+        self.0.iter_errors(value).take(max).map(|error| Violation::of(&error)).collect()
     }
 
     /// Validates a value, and reports problems with these quotations. If a value fits none of

@@ -12,7 +12,7 @@ use std::time::Duration;
 ///
 /// Each code has a page in `docs/errors/`, shown by `weft explain <code>`. The ranges:
 /// 01 graphs and engine, 02 stores, 03 models, 04 tools, 05 embedded model and weights,
-/// 06 agents, 07 command line and configuration, 08 egress.
+/// 06 agents, 07 command line and configuration, 08 egress, 09 MCP servers, 10 definitions of agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct ErrorCode(pub &'static str);

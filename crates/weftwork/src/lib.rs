@@ -164,6 +164,12 @@ pub mod mcp {
     pub use weftwork_mcp::*;
 }
 
+/// Agents that are defined in files.
+#[cfg(feature = "platform")]
+pub mod platform {
+    pub use weftwork_platform::*;
+}
+
 /// Assistants of Agent Servers as nodes and agents.
 #[cfg(feature = "remote")]
 pub mod remote {

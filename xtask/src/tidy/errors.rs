@@ -93,13 +93,14 @@ fn form(path: &str, code: &str, text: &str) -> Vec<Offence> {
     offences
 }
 
-/// The error codes in a text: separate words of `W0` and three digits.
+/// The error codes in a text: separate words of `W0` or `W1` and three digits.
 fn codes(text: &str) -> impl Iterator<Item = &str> {
     let is_word = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
     let bytes = text.as_bytes();
-    text.match_indices("W0").filter_map(move |(start, _)| {
+    text.match_indices('W').filter_map(move |(start, _)| {
         let end = start + 5;
-        let digits = bytes.get(start + 2..end)?.iter().all(u8::is_ascii_digit);
+        let [first, digits @ ..] = bytes.get(start + 1..end)? else { return None };
+        let digits = matches!(first, b'0' | b'1') && digits.iter().all(u8::is_ascii_digit);
         let alone = !is_word(start.checked_sub(1).and_then(|i| bytes.get(i)));
         (digits && alone && !is_word(bytes.get(end))).then(|| &text[start..end])
     })
@@ -111,7 +112,8 @@ mod tests {
 
     #[test]
     fn codes_are_words_of_their_own() {
-        let found: Vec<&str> = codes("W0101, \"W0102\" XW0103 W01045 W010 (W0199)").collect();
-        assert_eq!(found, ["W0101", "W0102", "W0199"]);
+        let found: Vec<&str> =
+            codes("W0101, \"W0102\" XW0103 W01045 W010 (W0199) W1001 W2001").collect();
+        assert_eq!(found, ["W0101", "W0102", "W0199", "W1001"]);
     }
 }

@@ -105,7 +105,7 @@ pub(crate) enum Command {
     /// List models, and install the weights of the embedded model
     #[command(subcommand)]
     Models(Models),
-    /// List agents
+    /// List agents, and check and make definitions of agents
     #[command(subcommand)]
     Agents(Agents),
     /// Draw the graph of an agent
@@ -145,6 +145,8 @@ pub(crate) enum Schema {
         #[arg(long)]
         typescript: bool,
     },
+    /// Print the JSON Schema of `agent.yaml`, for editors
+    Agent,
 }
 
 #[derive(Debug, Subcommand)]
@@ -182,6 +184,42 @@ pub(crate) struct Doctor {
 pub(crate) enum Agents {
     /// List agents
     List,
+    #[command(flatten)]
+    Definitions(Definitions),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Definitions {
+    /// Check the definitions of agents in a folder, without executing anything
+    Check {
+        /// Folder of folders with an `agent.yaml` each, or one of them
+        #[arg(default_value = "agents")]
+        folder: PathBuf,
+        /// Print one JSON object per problem
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make the folder of a new definition
+    New {
+        /// Slug of the agent: lower-case letters, digits and hyphens
+        slug: String,
+        /// Type of the agent
+        #[arg(long = "type", value_name = "TYPE", default_value = "context")]
+        agent_type: NewAgent,
+        /// Folder in which the folder of the definition is made
+        #[arg(long, value_name = "FOLDER", default_value = "agents")]
+        folder: PathBuf,
+    },
+}
+
+/// Types of agents for which there is a beginning.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum NewAgent {
+    Context,
+    Tool,
+    Api,
+    External,
+    Function,
 }
 
 #[derive(Debug, Subcommand)]

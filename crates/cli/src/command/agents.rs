@@ -1,5 +1,6 @@
 //! `weft agents`: lists agents.
 
+use super::definitions;
 use crate::args::Agents;
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
@@ -17,5 +18,6 @@ pub(crate) fn agents(command: &Agents, context: &CommandContext) -> Result<Exit,
             table.write(&context.terminal)?;
             Ok(Exit::Done)
         }
+        Agents::Definitions(command) => definitions::definitions(command, &context.terminal),
     }
 }

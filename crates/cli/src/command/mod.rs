@@ -3,6 +3,7 @@
 mod agents;
 mod chat;
 mod completions;
+mod definitions;
 mod demo;
 mod doctor;
 mod explain;
@@ -12,7 +13,7 @@ mod models;
 mod run;
 mod schema;
 
-use crate::args::Command;
+use crate::args::{Agents, Command};
 use weftwork::graph::RuntimeError;
 use weftwork::store::StoreError;
 use weftwork::types::ThreadId;
@@ -41,6 +42,9 @@ pub(crate) fn without_settings(
         Command::Explain(args) => explain::explain(&args, terminal).map(Next::Done),
         Command::Completions(args) => completions::completions(&args, terminal).map(Next::Done),
         Command::Schema(command) => schema::schema(&command, terminal).map(Next::Done),
+        Command::Agents(Agents::Definitions(command)) => {
+            definitions::definitions(&command, terminal).map(Next::Done)
+        }
         Command::Keys(command) => weftwork_cli_serve::keys(&command, terminal).map(Next::Done),
         Command::Conformance(args) => weftwork_cli_store::conformance(&args, store).map(Next::Done),
         other => Ok(Next::NeedsSettings(Box::new(other))),

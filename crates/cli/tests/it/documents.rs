@@ -31,6 +31,7 @@ fn the_readme_shows_the_examples_as_they_are() {
 fn the_commands_of_the_guides_run() {
     commands_run("docs/guide/running.md");
     commands_run("docs/guide/models.md");
+    commands_run("docs/guide/definitions.md");
 }
 
 /// Runs the blocks of a guide in one home.

@@ -9,6 +9,7 @@ mod bad_input;
 mod chat;
 mod commands;
 mod database;
+mod definitions;
 mod dev;
 mod documents;
 mod home;

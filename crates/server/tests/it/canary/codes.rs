@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// Errors that no run, request or tool of a server can cause, with the place that reports them. A
 /// program does not begin to serve before they are gone, or they are of another command.
-const OUTSIDE: [(&str, &[&str]); 9] = [
+const OUTSIDE: [(&str, &[&str]); 10] = [
     ("building a graph", &["W0101", "W0112"]),
     ("a call in Rust of what has no form over HTTP", &["W0119", "W0135"]),
     ("opening a store", &["W0206", "W0209", "W0219", "W0220"]),
@@ -26,6 +26,13 @@ const OUTSIDE: [(&str, &[&str]); 9] = [
         ],
     ),
     ("the file of MCP servers", &["W0901", "W0902", "W0913"]),
+    (
+        "definitions of agents",
+        &[
+            "W1001", "W1002", "W1003", "W1004", "W1005", "W1006", "W1007", "W1008", "W1009",
+            "W1010", "W1011", "W1012", "W1013",
+        ],
+    ),
 ];
 
 const PARTS: usize = 12;

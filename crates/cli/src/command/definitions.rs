@@ -1,0 +1,129 @@
+//! `weft agents check` and `weft agents new`: definitions of agents in files.
+
+use crate::args::{Definitions, NewAgent};
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
+use weftwork::platform::{self, read_definition, read_definitions, read_folder};
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::{Style, Terminal};
+
+pub(crate) fn definitions(command: &Definitions, terminal: &Terminal) -> Result<Exit, CliError> {
+    match command {
+        Definitions::Check { folder, json } => check(folder, *json, terminal),
+        Definitions::New { slug, agent_type, folder } => make(slug, *agent_type, folder, terminal),
+    }
+}
+
+/// Checks the definitions of a folder, and prints their problems.
+fn check(folder: &Path, json: bool, terminal: &Terminal) -> Result<Exit, CliError> {
+    let read = match folder.join("agent.yaml").exists() {
+        true => Ok(platform::Definitions::from(read_folder(folder))),
+        false => read_definitions(folder),
+    };
+    let read = read.map_err(|problem| CliError::BadInput { reason: problem.to_string() })?;
+    let platform::Definitions { sound, problems, .. } = read;
+    for problem in &problems {
+        match json {
+            true => terminal.line(serde_json::to_string(problem).unwrap_or_default())?,
+            false => terminal.line(problem)?,
+        }
+    }
+    if !problems.is_empty() {
+        return Ok(Exit::Failed);
+    }
+    if sound.is_empty() {
+        return Err(CliError::BadInput {
+            reason: format!(
+                "{} has no definition; expected folders with an `agent.yaml` each; `weft agents new SLUG` makes one",
+                folder.display()
+            ),
+        });
+    }
+    if !json {
+        for agent in &sound {
+            let of = agent.definition.agent_type.name();
+            let slug = terminal.paint(Style::Strong, &agent.slug);
+            terminal.line(format_args!("{slug}  {of}  {}", agent.path.display()))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Makes the folder of a new definition. Nothing that exists is changed.
+fn make(slug: &str, of: NewAgent, folder: &Path, terminal: &Terminal) -> Result<Exit, CliError> {
+    let Beginning { definition, beside } = of.beginning();
+    let text = format!("slug: {slug}\n{definition}");
+    if let Err(problems) = read_definition(&text)
+        && let Some(problem) = problems.iter().find(|problem| problem.path == "slug")
+    {
+        return Err(CliError::BadInput { reason: problem.to_string() });
+    }
+    let made = folder.join(slug);
+    let agent = format!("{FOR_EDITORS}weft: 1\n{definition}");
+    let files = [("agent.yaml", agent.as_str())].into_iter().chain(beside);
+    std::fs::create_dir_all(&made).map_err(|error| not_made(&made, &error))?;
+    for (name, text) in files {
+        let path = made.join(name);
+        let file = File::create_new(&path);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|error| not_made(&path, &error))?;
+        terminal.line(path.display())?;
+    }
+    Ok(Exit::Done)
+}
+
+fn not_made(path: &Path, error: &std::io::Error) -> CliError {
+    let path = path.display();
+    let reason = match error.kind() {
+        ErrorKind::AlreadyExists => {
+            format!("{path} exists; choose another slug, or change the file")
+        }
+        _ => format!("{path} cannot be made: {error}"),
+    };
+    CliError::BadInput { reason }
+}
+
+/// Line by which editors find the schema: `weft schema agent > agents/agent.schema.json` makes it.
+const FOR_EDITORS: &str = "# yaml-language-server: $schema=../agent.schema.json\n";
+
+/// The files of a new definition, without the slug, which is the name of its folder.
+struct Beginning {
+    definition: &'static str,
+    /// A file beside the definition, by its name.
+    beside: Option<(&'static str, &'static str)>,
+}
+
+impl NewAgent {
+    fn beginning(self) -> Beginning {
+        match self {
+            Self::Context => Beginning {
+                definition: "type: context\nagent_card:\n  description: Answers questions about ...\n  modes: [converse, plan, build]\n",
+                beside: Some((
+                    "context.md",
+                    "# Instructions\n\nWhat the agent knows, and how it answers.\n",
+                )),
+            },
+            Self::Tool => Beginning {
+                definition: "type: tool\nagent_card:\n  description: Calls ...\n  modes: [build]\ntools:\n  - server/tool\ntool_mode: sequential\n",
+                beside: None,
+            },
+            Self::Api => Beginning {
+                definition: "type: api\nagent_card:\n  description: Asks ...\n  modes: [build]\ntransport:\n  kind: api\n  api:\n    endpoint: https://api.example.com/v1\n    method: GET\n",
+                beside: None,
+            },
+            Self::External => Beginning {
+                definition: "type: external\nagent_card:\n  description: Asks the agent of ...\n  modes: [build]\ntransport:\n  kind: external\n  external:\n    endpoint: https://agents.example.com/agent-to-agent/tasks\n    protocol: a2a\n",
+                beside: None,
+            },
+            Self::Function => Beginning {
+                definition: "type: function\nagent_card:\n  description: Computes ...\n  modes: [build]\ntransport:\n  kind: function\n  function:\n    timeout_ms: 20000\n",
+                beside: Some((
+                    "function.js",
+                    "async function handler(input, ctx) {\n  return { result: input.userMessage };\n}\n",
+                )),
+            },
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! `weft agents check`, `weft agents new` and `weft schema agent`.
+
+use crate::home::Home;
+use serde_json::{Value, json};
+
+#[test]
+fn a_new_definition_of_each_type_is_sound() {
+    let home = Home::new();
+    for of in ["context", "tool", "api", "external", "function"] {
+        let slug = format!("my-{of}");
+        let came = home.weft(&["agents", "new", &slug, "--type", of]);
+        assert_eq!(came.status, Some(0), "{came:?}");
+        assert!(came.out.contains(&format!("agents/{slug}/agent.yaml")), "{came:?}");
+        let again = home.weft(&["agents", "new", &slug, "--type", of]);
+        assert_eq!(again.status, Some(2), "{again:?}");
+        assert!(again.errors.contains("exists; choose another slug"), "{again:?}");
+    }
+    let came = home.weft(&["agents", "check"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert_eq!(came.out.lines().count(), 5, "{came:?}");
+    assert!(came.out.starts_with("my-api  api  agents/my-api\n"), "{came:?}");
+    let one = home.weft(&["agents", "check", "agents/my-tool"]);
+    assert_eq!((one.status, one.out.as_str()), (Some(0), "my-tool  tool  agents/my-tool\n"));
+}
+
+#[test]
+fn problems_are_printed_for_people_and_for_programs() {
+    let home = Home::new();
+    home.weft(&["agents", "new", "sound"]);
+    std::fs::create_dir_all(home.path("agents/wrong")).expect("made");
+    let text = "type: context\nllm:\n  provider: openai\n  modle: gpt\n";
+    std::fs::write(home.path("agents/wrong/agent.yaml"), text).expect("written");
+    let came = home.weft(&["agents", "check"]);
+    assert_eq!(came.status, Some(1), "{came:?}");
+    insta::assert_snapshot!(came.out);
+    let came = home.weft(&["agents", "check", "--json"]);
+    let problems: Vec<Value> =
+        came.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(problems.len(), 2, "{came:?}");
+    assert_eq!(
+        problems[1],
+        json!({
+            "kind": "unknown_key", "code": "W1004", "file": "wrong/agent.yaml", "line": 4,
+            "column": 3, "path": "llm.modle", "found": "", "expected": "`provider`, `model`",
+            "nearest": "model",
+        })
+    );
+}
+
+#[test]
+fn what_is_no_folder_of_definitions_is_refused() {
+    let home = Home::new();
+    for (args, expected) in [
+        (&["agents", "check"][..], "agents:1:1: W1001"),
+        (&["agents", "check", "."], "has no definition; expected folders with an `agent.yaml`"),
+        (&["agents", "new", "Not A Slug"], "W1008"),
+        (&["agents", "new", "../escape"], "W1008"),
+    ] {
+        let came = home.weft(args);
+        assert_eq!(came.status, Some(2), "{came:?}");
+        assert!(came.errors.contains(expected), "{expected}: {came:?}");
+    }
+    assert!(!home.path("agents").exists());
+}
+
+#[test]
+fn the_schema_of_definitions_is_one_that_editors_read() {
+    let came = Home::new().weft(&["schema", "agent"]);
+    let schema: Value = serde_json::from_str(&came.out).expect("JSON");
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert!(schema["properties"]["yaml"]["description"].is_string(), "{schema}");
+}

@@ -1,0 +1,516 @@
+//! The keys of a definition.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
+
+/// The definition of an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Number of this file's format.
+    #[serde(default = "format")]
+    #[schemars(range(min = 1, max = 1))]
+    pub weft: u32,
+    /// Name of the agent within its organisation; by default the name of its folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[a-z0-9]+(-[a-z0-9]+)*$"), length(max = 64))]
+    pub slug: Option<String>,
+    /// Organisation that the agent belongs to. An agent without one is for all organisations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 200))]
+    pub organization: Option<String>,
+    /// Version of the agent, as semver has it, such as `1.2.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Type of the agent, which decides how it builds.
+    #[serde(rename = "type")]
+    pub agent_type: AgentType,
+    /// Card of the agent, as A2A has it, with the modes of the agent.
+    #[serde(default)]
+    pub agent_card: AgentCard,
+    /// Context and instructions as Markdown; also a file `context.md` beside the definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
+    /// Code of a function agent: `async function handler(input, ctx)`; also a file `function.js`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function_code: Option<String>,
+    /// MCP tools, each as `server/tool`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128), inner(regex(pattern = r"^[^\s/]+/[^\s/]+$")))]
+    pub tools: Option<Vec<String>>,
+    /// Order of several calls of tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_mode: Option<ToolMode>,
+    /// Form of the request that is sent to an API: a mapping, or a text in jq or as a template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_transform: Option<Json>,
+    /// Form of the deliverable made of the answer of an API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_transform: Option<Json>,
+    /// Way to what executes the agent outside this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
+    /// Model; by default that of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llm: Option<Llm>,
+    /// Models that are tried in this order when the first one fails.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub fallback: Vec<Llm>,
+    /// Limits of an execution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Execution>,
+    /// Form of the plans of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Plan>,
+    /// Form of the deliverables of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliverable: Option<Deliverable>,
+    /// Orchestration of other agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub orchestration: Option<Orchestration>,
+    /// Choice whether a build asks the agent of `subAgentSlug` first.
+    #[serde(default, rename = "requiresSubAgents", skip_serializing_if = "Option::is_none")]
+    pub requires_sub_agents: Option<bool>,
+    /// Agent whose result is a part of the context.
+    #[serde(default, rename = "subAgentSlug", skip_serializing_if = "Option::is_none")]
+    pub sub_agent_slug: Option<String>,
+    /// JSON Schema of the input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Map<String, Json>>,
+    /// JSON Schema of the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Map<String, Json>>,
+    /// Folders with a `SKILL.md` each, which is read when it is needed. Their scripts never run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub skills: Vec<String>,
+    /// Tools and steps that a person has to confirm.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 128))]
+    pub requires_confirmation: Vec<String>,
+    /// Values for the readers of the definition, without a meaning here.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Json>,
+}
+
+fn format() -> u32 {
+    1
+}
+
+/// Types of agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AgentType {
+    /// A model call with a context that is gathered from several sources.
+    Context,
+    /// Calls of MCP tools.
+    Tool,
+    /// A call of an HTTP API.
+    Api,
+    /// A call of an agent of another server.
+    External,
+    /// JavaScript in a sandbox.
+    Function,
+    /// A graph written in Rust.
+    Graph,
+}
+
+/// Ways in which an agent is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Mode {
+    /// Talk.
+    Converse,
+    /// Make and change plans.
+    Plan,
+    /// Make deliverables.
+    Build,
+}
+
+impl AgentType {
+    /// Returns the modes of a definition that declares none.
+    #[must_use]
+    pub fn default_modes(self) -> &'static [Mode] {
+        match self {
+            Self::Context => &[Mode::Converse, Mode::Plan, Mode::Build],
+            _ => &[Mode::Build],
+        }
+    }
+
+    /// Returns the name, as definitions have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Context => "context",
+            Self::Tool => "tool",
+            Self::Api => "api",
+            Self::External => "external",
+            Self::Function => "function",
+            Self::Graph => "graph",
+        }
+    }
+}
+
+/// The card of an agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentCard {
+    /// Name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Purpose of the agent, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Modes; by default those of the type: all three of a context agent, `build` of the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 3))]
+    pub modes: Option<Vec<Mode>>,
+    /// Other members of the card.
+    #[serde(flatten)]
+    pub more: BTreeMap<String, Json>,
+}
+
+/// Orders of several calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolMode {
+    /// Each after the one before.
+    #[default]
+    Sequential,
+    /// All at once.
+    Parallel,
+}
+
+/// A way to what executes an agent outside this process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Transport {
+    /// Kind, which is that of the agent's type.
+    pub kind: TransportKind,
+    /// HTTP API of an agent of type `api`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<ApiTransport>,
+    /// Server of an agent of type `external`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalTransport>,
+    /// Limits of the code of an agent of type `function`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<FunctionTransport>,
+}
+
+/// Kinds of transports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TransportKind {
+    /// An HTTP API.
+    Api,
+    /// An agent of another server.
+    External,
+    /// Code in a sandbox.
+    Function,
+    /// Nothing outside this process.
+    None,
+}
+
+/// An HTTP API.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApiTransport {
+    /// Address, with `http` or `https`.
+    pub endpoint: String,
+    /// Method; by default `POST`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<HttpMethod>,
+    /// Credentials. Their secrets are in the environment, by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
+    /// Headers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Members of the query.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub query: BTreeMap<String, Json>,
+    /// Encoding of the body; by default `json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<BodyEncoding>,
+    /// Maximum time of a request in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+    /// Number of repetitions of a request that may be repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 20))]
+    pub retries: Option<u32>,
+}
+
+/// Methods of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+#[non_exhaustive]
+pub enum HttpMethod {
+    /// GET.
+    Get,
+    /// HEAD.
+    Head,
+    /// POST.
+    Post,
+    /// PUT.
+    Put,
+    /// PATCH.
+    Patch,
+    /// DELETE.
+    Delete,
+}
+
+/// Encodings of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BodyEncoding {
+    /// JSON.
+    Json,
+    /// A form of names and values.
+    Form,
+    /// A form with parts.
+    Multipart,
+    /// Text.
+    Text,
+    /// No body.
+    None,
+}
+
+/// Credentials of an API. A definition names variables of the environment, and has no secret.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Authentication {
+    /// Type.
+    #[serde(rename = "type")]
+    pub kind: AuthenticationType,
+    /// Variable of the environment that has the secret; by default `AGENT_<SLUG>_TOKEN`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[A-Z][A-Z0-9_]*$"))]
+    pub secret: Option<String>,
+    /// Header that has the secret, for the type `header`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// Address that gives tokens, for the type `oauth`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_endpoint: Option<String>,
+}
+
+/// Types of credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AuthenticationType {
+    /// A bearer token.
+    Bearer,
+    /// A name and a password.
+    Basic,
+    /// A secret in a header.
+    Header,
+    /// Client credentials of OAuth.
+    Oauth,
+    /// A signature of the body.
+    Signature,
+    /// No credentials.
+    None,
+}
+
+/// An agent of another server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExternalTransport {
+    /// Address, with `http` or `https`.
+    pub endpoint: String,
+    /// Protocol; by default `a2a`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<ExternalProtocol>,
+    /// Credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
+    /// Check that precedes calls.
+    #[serde(default, rename = "healthCheck", skip_serializing_if = "Option::is_none")]
+    pub health_check: Option<HealthCheck>,
+    /// Maximum time of a call in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+    /// Number of repetitions of a call that may be repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 20))]
+    pub retries: Option<u32>,
+}
+
+/// Protocols of other servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ExternalProtocol {
+    /// A2A.
+    A2a,
+}
+
+/// A check of the health of another server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HealthCheck {
+    /// Path at the server, such as `/health`.
+    #[schemars(regex(pattern = "^/"))]
+    pub endpoint: String,
+}
+
+/// Limits of the code of a function agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionTransport {
+    /// Maximum time of a call in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+}
+
+/// A model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Llm {
+    /// Provider, such as `openai`.
+    #[schemars(length(min = 1))]
+    pub provider: String,
+    /// Name of the model at the provider.
+    #[schemars(length(min = 1))]
+    pub model: String,
+}
+
+/// Limits of an execution.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Execution {
+    /// Maximum time, such as `90s` or `5m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^([0-9]+(w|d|h|ms|m|s))+$"))]
+    pub timeout: Option<String>,
+    /// Maximum use: names such as `tokens`, `usd` and `calls`, with their limits.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub budget: BTreeMap<String, serde_json::Number>,
+    /// Number of repetitions of an execution that failed and may be repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 20))]
+    pub retries: Option<u32>,
+    /// Maximum number of executions at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub concurrency: Option<u32>,
+}
+
+/// The form of plans.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Format.
+    pub format: PlanFormat,
+    /// JSON Schema, for the formats `json` and `yaml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Map<String, Json>>,
+    /// Template whose headings and placeholders a plan must fill.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+}
+
+/// Formats of plans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PlanFormat {
+    /// JSON.
+    Json,
+    /// Markdown.
+    Markdown,
+    /// YAML.
+    Yaml,
+}
+
+/// The form of deliverables.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Deliverable {
+    /// Format.
+    pub format: DeliverableFormat,
+    /// Type, such as `report`.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// JSON Schema, for the format `json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Map<String, Json>>,
+    /// Headings that a deliverable must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 200))]
+    pub sections: Option<Vec<String>>,
+}
+
+/// Formats of deliverables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DeliverableFormat {
+    /// JSON.
+    Json,
+    /// Markdown.
+    Markdown,
+    /// HTML.
+    Html,
+}
+
+/// Orchestration of other agents.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Orchestration {
+    /// Slugs of agents that the agent may ask.
+    #[serde(default, rename = "availableAgents", skip_serializing_if = "Vec::is_empty")]
+    pub available_agents: Vec<String>,
+    /// Order of agents for which none is given.
+    #[serde(default, rename = "defaultMode", skip_serializing_if = "Option::is_none")]
+    pub default_mode: Option<OrchestrationMode>,
+    /// Maximum depth of agents that ask agents.
+    #[serde(default, rename = "maxDepth", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16))]
+    pub max_depth: Option<u32>,
+    /// Steps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Json>,
+}
+
+/// Orders of agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OrchestrationMode {
+    /// Each after the one before.
+    Sequential,
+    /// All at once.
+    Parallel,
+}
+
+impl Definition {
+    /// Returns the modes.
+    #[must_use]
+    pub fn modes(&self) -> &[Mode] {
+        self.agent_card.modes.as_deref().unwrap_or_else(|| self.agent_type.default_modes())
+    }
+
+    /// Returns the slugs of the agents that this one may ask, with the paths of their keys.
+    pub(super) fn asks(&self) -> impl Iterator<Item = (String, &str)> {
+        let of_orchestration = self.orchestration.iter().flat_map(|of| &of.available_agents);
+        let listed = of_orchestration.enumerate().map(|(place, slug)| {
+            (format!("/orchestration/availableAgents/{place}"), slug.as_str())
+        });
+        let own = self.sub_agent_slug.iter();
+        own.map(|slug| ("/subAgentSlug".to_owned(), slug.as_str())).chain(listed)
+    }
+}

@@ -1,0 +1,100 @@
+//! Definitions: their keys, how they are read, and their problems.
+
+mod file;
+mod folder;
+mod lift;
+mod problem;
+mod rules;
+mod schema;
+mod yaml;
+
+pub use file::{
+    AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
+    Definition, Deliverable, DeliverableFormat, Execution, ExternalProtocol, ExternalTransport,
+    FunctionTransport, HealthCheck, HttpMethod, Llm, Mode, Orchestration, OrchestrationMode, Plan,
+    PlanFormat, ToolMode, Transport, TransportKind,
+};
+pub use folder::{DefinitionFolder, Definitions, read_definitions, read_folder};
+pub use problem::{Location, Problem, ProblemKind};
+pub use schema::schema;
+
+use rules::Rules;
+use yaml::{Content, Node};
+
+/// Reads a definition from the text of an `agent.yaml`.
+///
+/// ```
+/// let text = "type: context\ncontext: You know the rules of golf.\n";
+/// let definition = weftwork_platform::read_definition(text).expect("sound");
+/// assert_eq!(definition.modes().len(), 3);
+///
+/// let problems = weftwork_platform::read_definition("type: contxt\n").unwrap_err();
+/// assert_eq!(problems[0].code, "W1006");
+/// assert_eq!(problems[0].nearest.as_deref(), Some("context"));
+/// ```
+///
+/// # Errors
+/// All problems, by their places; of the first kind that prevents further checks: syntax, then
+/// keys and types, then rules between keys.
+pub fn read_definition(text: &str) -> Result<Definition, Vec<Problem>> {
+    read(text, Vec::new()).map(|read| read.definition)
+}
+
+/// A key of a definition that is a file of its own.
+struct Beside {
+    key: &'static str,
+    file: &'static str,
+    text: String,
+}
+
+/// A definition with the places of its keys.
+struct Read {
+    definition: Definition,
+    node: Node,
+}
+
+fn read(text: &str, beside: Vec<Beside>) -> Result<Read, Vec<Problem>> {
+    let node = Node::read(text).map_err(|problem| vec![*problem])?;
+    if !matches!(node.content, Content::Mapping(_)) {
+        // The value of an empty file is at its end.
+        let is_empty = node.content == Content::Scalar(serde_json::Value::Null);
+        let location = if is_empty { Location::START } else { node.location };
+        let problem = Problem::new(ProblemKind::WrongType, location);
+        let found = schema::describe(&node);
+        return Err(vec![problem.found(found).expected("a mapping with the key `type`")]);
+    }
+    let mut node = lift::lift_members(node, text)?;
+    let mut problems = Vec::new();
+    for Beside { key, file, text } in beside {
+        match node.entry(key) {
+            Some(entry) => problems.push(
+                Problem::new(ProblemKind::Twice, entry.location)
+                    .path(key)
+                    .expected("the key, or the file beside the definition, and not both")
+                    .other(file, Location::START),
+            ),
+            None => node.insert(key, text),
+        }
+    }
+    problems.extend(schema::problems_of(&node));
+    if !problems.is_empty() {
+        return Err(sorted(problems));
+    }
+    let definition: Definition = serde_json::from_value(node.to_json()).map_err(|error| {
+        vec![Problem::new(ProblemKind::WrongType, node.location).found(error.to_string())]
+    })?;
+    let mut rules = Rules { definition: &definition, node: &node, problems: Vec::new() };
+    rules.check();
+    let problems = rules.problems;
+    if !problems.is_empty() {
+        return Err(sorted(problems));
+    }
+    Ok(Read { definition, node })
+}
+
+/// Sorts problems by their places, and leaves out those beyond the limit.
+fn sorted(mut problems: Vec<Problem>) -> Vec<Problem> {
+    problems.sort_by(|a, b| (&a.file, a.location, &a.path).cmp(&(&b.file, b.location, &b.path)));
+    problems.truncate(schema::PROBLEMS_MAX);
+    problems
+}

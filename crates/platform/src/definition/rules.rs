@@ -1,0 +1,235 @@
+//! Rules between the keys of a definition.
+
+use super::file::{AgentType, Definition, PlanFormat, TransportKind};
+use super::file::{Authentication, AuthenticationType, DeliverableFormat};
+use super::problem::{Problem, ProblemKind};
+use super::schema::path_of;
+use super::yaml::Node;
+use serde_json::{Map, Value as Json};
+use url::Url;
+use weftwork_schema::Checker;
+
+/// Reports problems of a definition at the places of its keys.
+pub(super) struct Rules<'a> {
+    pub(super) definition: &'a Definition,
+    pub(super) node: &'a Node,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Rules<'_> {
+    /// Checks everything that one definition alone shows.
+    pub(super) fn check(&mut self) {
+        self.check_version();
+        self.check_modes();
+        self.check_type();
+        self.check_transport();
+        self.check_forms();
+        self.check_agents();
+    }
+
+    fn problem(&self, kind: ProblemKind, pointer: &str) -> Problem {
+        let node = self.node.at(pointer).unwrap_or(self.node);
+        let problem = Problem::new(kind, node.location).path(path_of(pointer));
+        match node.to_json() {
+            Json::Null | Json::Array(_) | Json::Object(_) => problem,
+            value => problem.found(value.to_string()),
+        }
+    }
+
+    fn report(&mut self, kind: ProblemKind, pointer: &str, expected: impl Into<String>) {
+        let problem = self.problem(kind, pointer).expected(expected);
+        self.problems.push(problem);
+    }
+
+    fn check_version(&mut self) {
+        if let Some(version) = &self.definition.version
+            && let Err(error) = semver::Version::parse(version)
+        {
+            let expected = format!("a version such as `1.2.0` ({error})");
+            self.report(ProblemKind::BadValue, "/version", expected);
+        }
+    }
+
+    fn check_modes(&mut self) {
+        let modes = self.definition.modes();
+        for (place, mode) in modes.iter().enumerate() {
+            if modes[..place].contains(mode) {
+                let pointer = format!("/agent_card/modes/{place}");
+                self.report(ProblemKind::Twice, &pointer, "each mode once");
+            }
+        }
+    }
+
+    /// Checks the keys that a type needs, and those that it has no use for.
+    fn check_type(&mut self) {
+        let definition = self.definition;
+        let of = definition.agent_type;
+        let keys = [
+            ("tools", definition.tools.is_some(), AgentType::Tool),
+            ("function_code", definition.function_code.is_some(), AgentType::Function),
+        ];
+        for (key, is_there, needed_by) in keys {
+            if of == needed_by && !is_there {
+                let expected = format!("the key `{key}`, which the type `{}` needs", of.name());
+                self.report(ProblemKind::TypeMismatch, "", expected);
+            }
+        }
+        if definition.function_code.is_some() && of != AgentType::Function {
+            let expected = "the type `function`, or no code";
+            self.report(ProblemKind::TypeMismatch, "/function_code", expected);
+        }
+        let transforms = [
+            ("/request_transform", definition.request_transform.is_some()),
+            ("/response_transform", definition.response_transform.is_some()),
+        ];
+        for (pointer, is_there) in transforms {
+            if is_there && of != AgentType::Api {
+                let expected = "the type `api`, or no transform";
+                self.report(ProblemKind::TypeMismatch, pointer, expected);
+            }
+        }
+        if definition.tool_mode.is_some() && definition.tools.is_none() {
+            self.report(ProblemKind::TypeMismatch, "/tool_mode", "the key `tools` beside it");
+        }
+        for (place, tool) in definition.tools.iter().flatten().enumerate() {
+            if definition.tools.iter().flatten().take(place).any(|other| other == tool) {
+                self.report(ProblemKind::Twice, &format!("/tools/{place}"), "each tool once");
+            }
+        }
+    }
+
+    fn check_transport(&mut self) {
+        let of = self.definition.agent_type;
+        let Some(transport) = &self.definition.transport else {
+            if matches!(of, AgentType::Api | AgentType::External) {
+                let expected = format!("the key `transport`, which the type `{}` needs", of.name());
+                self.report(ProblemKind::TypeMismatch, "", expected);
+            }
+            return;
+        };
+        let expected_kind = match of {
+            AgentType::Api => TransportKind::Api,
+            AgentType::External => TransportKind::External,
+            AgentType::Function => TransportKind::Function,
+            _ => TransportKind::None,
+        };
+        let is_of_function = of == AgentType::Function && transport.kind == TransportKind::None;
+        if transport.kind != expected_kind && !is_of_function {
+            let expected = match expected_kind {
+                TransportKind::None => format!("`none`, as the type is `{}`", of.name()),
+                _ => format!("`{0}`, as the type is `{0}`", of.name()),
+            };
+            self.report(ProblemKind::TypeMismatch, "/transport/kind", expected);
+            return;
+        }
+        let parts = [
+            ("api", transport.api.is_some(), TransportKind::Api),
+            ("external", transport.external.is_some(), TransportKind::External),
+            ("function", transport.function.is_some(), TransportKind::Function),
+        ];
+        for (part, is_there, kind) in parts {
+            let is_needed = kind == transport.kind && kind != TransportKind::Function;
+            if is_needed && !is_there {
+                let expected = format!("the key `{part}`, which this kind of transport needs");
+                self.report(ProblemKind::TypeMismatch, "/transport", expected);
+            }
+            if is_there && kind != transport.kind {
+                let expected = "only the part of the kind";
+                self.report(ProblemKind::TypeMismatch, &format!("/transport/{part}"), expected);
+            }
+        }
+        if let Some(api) = &transport.api {
+            self.check_endpoint("/transport/api/endpoint", &api.endpoint);
+            self.check_authentication("/transport/api", api.authentication.as_ref());
+        }
+        if let Some(external) = &transport.external {
+            self.check_endpoint("/transport/external/endpoint", &external.endpoint);
+            self.check_authentication("/transport/external", external.authentication.as_ref());
+        }
+    }
+
+    fn check_authentication(&mut self, pointer: &str, of: Option<&Authentication>) {
+        let Some(of) = of else { return };
+        let pointer = format!("{pointer}/authentication");
+        let needs = [
+            (AuthenticationType::Header, "header", of.header.is_some()),
+            (AuthenticationType::Oauth, "token_endpoint", of.token_endpoint.is_some()),
+        ];
+        for (kind, key, is_there) in needs {
+            if is_there != (of.kind == kind) {
+                let expected = match is_there {
+                    true => format!("no `{key}` with this type"),
+                    false => format!("the key `{key}`, which this type needs"),
+                };
+                self.report(ProblemKind::TypeMismatch, &pointer, expected);
+            }
+        }
+        if let Some(address) = &of.token_endpoint {
+            self.check_endpoint(&format!("{pointer}/token_endpoint"), address);
+        }
+    }
+
+    fn check_endpoint(&mut self, pointer: &str, address: &str) {
+        let expected = match Url::parse(address) {
+            Ok(url) if !matches!(url.scheme(), "http" | "https") => "an address with http or https",
+            Ok(url) if url.password().is_some() || !url.username().is_empty() => {
+                "an address without credentials, which are in the environment"
+            }
+            Ok(_) => return,
+            Err(_) => "an address such as `https://api.example.com/v1`",
+        };
+        // The address may have a secret.
+        let problem = self.problem(ProblemKind::BadValue, pointer).found("").expected(expected);
+        self.problems.push(problem);
+    }
+
+    /// Checks schemas, templates and sections.
+    fn check_forms(&mut self) {
+        let definition = self.definition;
+        if let Some(plan) = &definition.plan {
+            self.check_schema("/plan/schema", plan.schema.as_ref());
+            if plan.schema.is_some() && plan.format == PlanFormat::Markdown {
+                let expected = "a `template`: Markdown has no schema";
+                self.report(ProblemKind::TypeMismatch, "/plan/schema", expected);
+            }
+        }
+        if let Some(deliverable) = &definition.deliverable {
+            self.check_schema("/deliverable/schema", deliverable.schema.as_ref());
+            let is_json = deliverable.format == DeliverableFormat::Json;
+            if deliverable.schema.is_some() && !is_json {
+                let expected = "the format `json`, or no schema";
+                self.report(ProblemKind::TypeMismatch, "/deliverable/schema", expected);
+            }
+            if deliverable.sections.is_some() && is_json {
+                let expected = "a `schema`: JSON has no sections";
+                self.report(ProblemKind::TypeMismatch, "/deliverable/sections", expected);
+            }
+        }
+        self.check_schema("/input_schema", definition.input_schema.as_ref());
+        self.check_schema("/output_schema", definition.output_schema.as_ref());
+    }
+
+    fn check_schema(&mut self, pointer: &str, schema: Option<&Map<String, Json>>) {
+        let Some(schema) = schema else { return };
+        if let Err(error) = Checker::compile(&Json::Object(schema.clone())) {
+            self.report(ProblemKind::BadSchema, pointer, format!("a JSON Schema ({error})"));
+        }
+    }
+
+    fn check_agents(&mut self) {
+        let definition = self.definition;
+        let requires = definition.requires_sub_agents.unwrap_or_default();
+        if requires && definition.sub_agent_slug.is_none() {
+            let expected = "the key `subAgentSlug` beside it";
+            self.report(ProblemKind::TypeMismatch, "/requiresSubAgents", expected);
+        }
+        let available = definition.orchestration.iter().flat_map(|of| &of.available_agents);
+        let available: Vec<_> = available.collect();
+        for (place, slug) in available.iter().enumerate() {
+            if available[..place].contains(slug) {
+                let pointer = format!("/orchestration/availableAgents/{place}");
+                self.report(ProblemKind::Twice, &pointer, "each agent once");
+            }
+        }
+    }
+}
