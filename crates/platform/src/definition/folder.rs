@@ -109,7 +109,7 @@ pub fn read_folder(path: &Path) -> Result<DefinitionFolder, Vec<Problem>> {
         }
         problems
     };
-    let text = match read_file(&path.join(AGENT)) {
+    let text = match read_file(path, AGENT) {
         Ok(Some(text)) => text,
         Ok(None) => {
             let problem = Problem::new(ProblemKind::Unreadable, Location::START);
@@ -119,7 +119,7 @@ pub fn read_folder(path: &Path) -> Result<DefinitionFolder, Vec<Problem>> {
     };
     let mut beside = Vec::new();
     for (key, name_of_file) in BESIDE {
-        match read_file(&path.join(name_of_file)) {
+        match read_file(path, name_of_file) {
             Ok(None) => {}
             Ok(Some(text)) => beside.push(Beside { key, file: name_of_file, text }),
             Err(problem) => return Err(vec![problem.in_file(&format!("{name}/{name_of_file}"))]),
@@ -139,13 +139,23 @@ pub fn read_folder(path: &Path) -> Result<DefinitionFolder, Vec<Problem>> {
     Ok(DefinitionFolder { path, slug, definition: read.definition, hash, node: read.node, file })
 }
 
-/// Returns the text of a file; `None` if it does not exist.
-fn read_file(path: &Path) -> Result<Option<String>, Box<Problem>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
+/// Returns the text of a file of a folder; `None` if it does not exist. A link may lead to a file
+/// below the folder, as those of mounted configurations do, and to no other: the text of a file
+/// is quoted in problems.
+fn read_file(folder: &Path, name: &str) -> Result<Option<String>, Box<Problem>> {
+    let path = &folder.join(name);
+    let found = path.canonicalize().and_then(|file| Ok((folder.canonicalize()?, file)));
+    let file = match found {
+        Ok((folder, file)) if file.starts_with(&folder) => File::open(file),
+        Ok(_) => {
+            let problem = Problem::new(ProblemKind::Unreadable, Location::START);
+            let problem = problem.found("a link to a file outside of the folder");
+            return Err(Box::new(problem.expected("a file of the folder")));
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Box::new(unreadable(path, &error))),
+        Err(error) => Err(error),
     };
+    let file = file.map_err(|error| Box::new(unreadable(path, &error)))?;
     if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
         let problem = Problem::new(ProblemKind::Unreadable, Location::START);
         return Err(Box::new(problem.found("no regular file").expected("a file")));

@@ -76,23 +76,17 @@ struct Lines {
 
 impl Lines {
     fn of(text: &str, location: Location, inner: &str) -> Self {
-        let first = inner.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        let before = usize::try_from(location.line).unwrap_or(usize::MAX).saturating_sub(1);
+        let first = usize::try_from(location.line).unwrap_or(usize::MAX).saturating_sub(1);
         let blank = inner.lines().take_while(|line| line.trim().is_empty()).count();
-        // A block begins after the line of its mark, which is that of the location or the one before.
-        let found =
-            text.lines().enumerate().skip(before).take(blank + 3).find_map(|(number, line)| {
-                let indent = line.strip_suffix(first)?;
-                (!first.is_empty() && indent.chars().all(|c| c == ' '))
-                    .then_some((number, indent.len()))
-            });
-        match found {
-            Some((number, indent)) => {
-                let line = (number + 1).saturating_sub(blank) as u64;
-                Self { start: Location { line, column: 1 }, indent: Some(indent as u64) }
-            }
-            None => Self { start: location, indent: None },
-        }
+        // The location of a block is that of its first line with a text, or of its mark.
+        let found = [first.saturating_sub(blank), first + 1].into_iter().find_map(|number| {
+            let indent = indent_of_block(text.lines().skip(number), inner)?;
+            Some(Self {
+                start: Location { line: number as u64 + 1, column: 1 },
+                indent: Some(indent),
+            })
+        });
+        found.unwrap_or(Self { start: location, indent: None })
     }
 
     /// Returns the location in the document of a location in the inner text.
@@ -118,4 +112,23 @@ impl Lines {
             }
         }
     }
+}
+
+/// Returns the number of spaces before the lines of an inner text, if the outer lines are the same
+/// but for them. Those of a folded text are not.
+fn indent_of_block<'a>(mut outer: impl Iterator<Item = &'a str>, inner: &str) -> Option<u64> {
+    let mut indent = None;
+    for line in inner.lines() {
+        let of_line = outer.next()?;
+        if line.trim().is_empty() && of_line.trim().is_empty() {
+            continue;
+        }
+        let spaces = of_line.strip_suffix(line)?;
+        let is_block = spaces.chars().all(|c| c == ' ');
+        let count = spaces.len() as u64;
+        if !is_block || *indent.get_or_insert(count) != count {
+            return None;
+        }
+    }
+    indent
 }

@@ -55,9 +55,16 @@ fn problems_name_the_file_and_leave_other_definitions_alone() {
     std::fs::create_dir_all(root.join("folder/agent.yaml")).expect("made");
     write(root, "large/agent.yaml", "type: context\n");
     write(root, "large/context.md", "a".repeat((1 << 20) + 1));
+    let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, root.join(at)).expect("linked");
+    write(root, "secret", "CANARY");
+    write(root, "leaves/..data/agent.yaml", "type: context\n");
+    link("../secret", "leaves/agent.yaml");
+    write(root, "mounted/..data/agent.yaml", "type: context\n");
+    link("..data/agent.yaml", "mounted/agent.yaml");
     let found = read(root);
     let slugs: Vec<_> = found.sound.iter().map(|folder| folder.slug.as_str()).collect();
-    assert_eq!(slugs, ["d", "d"]);
+    assert_eq!(slugs, ["d", "mounted", "d"]);
+    assert!(!texts(&found).join("\n").contains("CANARY"));
     insta::assert_snapshot!(texts(&found).join("\n"));
 }
 
