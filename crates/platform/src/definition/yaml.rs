@@ -107,6 +107,9 @@ fn options() -> Options {
     // `no` is a word, as in YAML 1.2, and may be a country.
     options.strict_booleans = true;
     options.leading_zero_numbers_as_strings = true;
+    options.underscored_numbers_as_strings = true;
+    // Nothing is included, and no variable is read: a tag that promises it would be lost.
+    options.reject_unsupported_tags = true;
     if let Some(budget) = &mut options.budget {
         budget.max_nodes = NODES_MAX;
         budget.max_events = 4 * NODES_MAX;

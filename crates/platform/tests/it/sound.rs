@@ -103,8 +103,7 @@ fn members_of_yaml_are_those_of_the_definition() {
 
 #[test]
 fn words_are_texts() {
-    let text =
-        "type: context\nmetadata: {a: no, b: y, c: on, d: 010, e: 1e3, f: 0x1F, g: ~, h: 12:30}\n";
+    let text = "type: context\nmetadata: {a: no, b: y, c: on, d: 010, e: 1e3, f: 0x1F, g: ~, h: 12:30, i: 1_000}\n";
     let definition = read_definition(text).expect("sound");
     let metadata = serde_json::Value::from(definition.metadata);
     assert_eq!([&metadata["a"], &metadata["b"], &metadata["c"]], ["no", "y", "on"]);
@@ -113,10 +112,18 @@ fn words_are_texts() {
 
 #[test]
 fn anchors_save_repetitions() {
-    let text = "type: context\nmetadata:\n  a: &form {b: 1}\n  c: *form\n  d: {<<: *form, e: 2}\n";
+    let text = "type: context\nmetadata:\n  a: &form {b: 1}\n  c: *form\n  d: &other {<<: *form, b: 2}\n  e: {<<: [*form, *other], f: 3}\n";
     let definition = read_definition(text).expect("sound");
-    let expected = json!({"a": {"b": 1}, "c": {"b": 1}, "d": {"b": 1, "e": 2}});
+    let expected = json!({"a": {"b": 1}, "c": {"b": 1}, "d": {"b": 2}, "e": {"b": 1, "f": 3}});
     assert_eq!(serde_json::Value::from(definition.metadata), expected);
+}
+
+#[test]
+fn braces_and_variables_in_a_text_are_left_alone() {
+    let text = "type: context\ncontext: |\n  {{name}}, {x}, ${HOME}, %s and {% if %}\n";
+    let definition = read_definition(text).expect("sound");
+    let expected = "{{name}}, {x}, ${HOME}, %s and {% if %}\n";
+    assert_eq!(definition.context.as_deref(), Some(expected));
 }
 
 #[test]
