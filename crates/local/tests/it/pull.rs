@@ -105,7 +105,7 @@ impl Setup {
         pip: &[&Path],
     ) -> (Result<PathBuf, Error>, Vec<Progress>) {
         let pip = pip.iter().map(|path| path.as_os_str().to_owned()).collect();
-        let sources = Sources { egress: Some(server), pip };
+        let sources = Sources { egress: Some(server), mirror: None, pip };
         let mut seen = Vec::new();
         let mut listen = |progress| seen.push(progress);
         let result = pull(&self.table[0], &self.models(), &sources, &mut listen).await;
