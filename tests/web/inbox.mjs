@@ -32,7 +32,7 @@ async function the_inbox_is_filtered_by_agent_tool_and_age_and_shows_the_convers
     const conversation = page.page.getByRole("region", { name: "Conversation" });
     await conversation.getByText("Please, pay filter").waitFor();
     assert.equal(await conversation.getByRole("link", { name: "Open the thread" }).getAttribute("href"), `#/thread/${pay}`);
-    await page.accessible("inbox-filter");
+    await page.accessible(`inbox-filter-${options.viewport.width}`);
     await isDesigned(page, "inbox-filter");
     await filters.getByLabel("Agent").selectOption("desk");
     await row("lab/pay F-1").waitFor();
