@@ -16,7 +16,7 @@ const RESTART_MS = 60_000;
 const MODEL = "local:smollm2-135m";
 
 /** `weft dev` in an empty home, whose downloads come from an address of the tests. */
-class FirstRun extends Server {
+export class FirstRun extends Server {
   mirror = "http://127.0.0.1:9/";
 
   command() {

@@ -59,12 +59,23 @@ function Facts({ offer }: { offer: ModelOffer }) {
           {offer.sources.map((source, at) => (
             <span key={source}>
               {at > 0 && "; then the "}
-              {source}
+              <Source source={source} />
             </span>
           ))}
         </dd>
       </div>
     </dl>
+  );
+}
+
+/** A source: the host of an address, with the address behind it, or a name. */
+function Source({ source }: { source: string }) {
+  const url = URL.parse(source);
+  if (!url?.host) return source;
+  return (
+    <a href={url.href} target="_blank" rel="noopener noreferrer" title={url.href}>
+      {url.host}
+    </a>
   );
 }
 
