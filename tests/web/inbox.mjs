@@ -99,6 +99,21 @@ async function a_card_is_not_active_after_a_later_message(browser, { server, mod
   await page.close();
 }
 
+async function a_log_that_is_too_large_says_how_much_is_not_shown(browser, { server, model }) {
+  model.when("short log", "It is short.");
+  const page = await Page.begin(browser, server, "Please keep a short log");
+  await page.until("It is short.");
+  await page.page.route("**/runs/*/log", async (route) => {
+    const log = await server.json("GET", new URL(route.request().url()).pathname);
+    assert.equal(log.omitted, 0);
+    await route.fulfill({ json: { ...log, omitted: 1234 } });
+  });
+  const details = await page.details();
+  await details.getByRole("list", { name: "Runs" }).getByRole("button").first().click();
+  await details.getByText("The log is too large for the page: its last 1,234 events are not shown.").waitFor();
+  await page.close();
+}
+
 async function enter_within_an_input_method_does_not_send(browser, { server, model }) {
   model.when("にほん", "はい。");
   const page = await Page.enter(browser, server, { hash: "#/new/desk" });
@@ -146,6 +161,7 @@ export const tests = [
   the_inbox_is_filtered_by_agent_tool_and_age_and_shows_the_conversation,
   a_failed_tool_is_red_in_the_graph_and_a_refused_call_is_not,
   a_card_is_not_active_after_a_later_message,
+  a_log_that_is_too_large_says_how_much_is_not_shown,
   enter_within_an_input_method_does_not_send,
   a_message_sent_before_the_agents_are_loaded_waits_and_goes,
 ];

@@ -84,10 +84,9 @@ function Progress({ offer, onBegin }: { offer: ModelOffer; onBegin: () => void }
   if (state.state === "loading") {
     return (
       <div role="status">
-        <progress aria-label="Download" max={bytes} value={state.done} />
-        <p className="facts">
-          {megabytes(state.done)} of {megabytes(bytes)}
-        </p>
+        {/* The package index reports no progress. */}
+        <progress aria-label="Download" max={bytes} value={state.done > 0 ? state.done : undefined} />
+        <p className="facts">{state.done > 0 ? `${megabytes(state.done)} of ${megabytes(bytes)}` : `Asking ${URL.parse(state.source)?.host ?? state.source}…`}</p>
       </div>
     );
   }
