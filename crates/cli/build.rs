@@ -1,9 +1,8 @@
-//! Embeds the error pages and the commit into the program, and chooses options of the linker.
+//! Embeds the commit into the program, and chooses options of the linker.
 
-use std::fmt::Write as _;
+use std::env;
 use std::path::Path;
 use std::process::Command;
-use std::{env, fs};
 
 /// The first glibc whose loader reads packed relocations.
 const PACKED_SINCE: (u32, u32) = (2, 36);
@@ -14,20 +13,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("cargo::rustc-link-arg-bin=weft=-Wl,-z,pack-relative-relocs");
     }
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../..");
-    let folder = root.join("docs/errors");
-    println!("cargo::rerun-if-changed={}", folder.display());
-    let mut pages: Vec<_> = fs::read_dir(&folder)?.collect::<Result<_, _>>()?;
-    pages.retain(|entry| entry.path().extension().is_some_and(|end| end == "md"));
-    pages.sort_by_key(fs::DirEntry::file_name);
-    let mut table = String::from("&[\n");
-    for page in pages {
-        let path = page.path().canonicalize()?;
-        let code = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        println!("cargo::rerun-if-changed={}", path.display());
-        writeln!(table, "    ({code:?}, include_str!({path:?})),")?;
-    }
-    table.push(']');
-    fs::write(Path::new(&env::var("OUT_DIR")?).join("pages.rs"), table)?;
     // Git appends to this log with each commit. A file that does not exist would make each build
     // begin with this one; outside a repository the version has no commit.
     if let Some(log) = git(&root, &["rev-parse", "--git-path", "logs/HEAD"]) {

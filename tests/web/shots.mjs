@@ -1,6 +1,7 @@
 // Screenshots of each view: light, dark and on a phone. shots.mjs FOLDER
 import { join } from "node:path";
 import { launch, Page } from "./browser.mjs";
+import { FirstRun } from "./first.mjs";
 import { Model } from "./model.mjs";
 import { Server } from "./server.mjs";
 
@@ -75,8 +76,13 @@ await reading.until("8.50");
 await reading.status("Done");
 const formula = await close(reading);
 
+const empty = new FirstRun();
+empty.mirror = "";
+await empty.start();
+
 const open = (hash, prepare = async () => {}, from = server) => ({ hash, prepare, from });
 const views = {
+  first: open("#/new", (page) => page.getByRole("button", { name: "Where is order A1003?" }).first().waitFor(), empty),
   new: open("#/", (page) => page.locator(".threads .words").first().waitFor()),
   chat: open("#/new/desk", (page) => page.locator(".agents a[aria-current]").waitFor()),
   approval: open(`#/thread/${waits}`, async (page) => {
@@ -130,5 +136,5 @@ for (const [name, { hash, prepare, from }] of Object.entries(views)) {
   }
 }
 await browser.close();
-await Promise.all([server.close(), writer.close()]);
+await Promise.all([server.close(), writer.close(), empty.close()]);
 model.close();

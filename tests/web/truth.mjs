@@ -309,8 +309,12 @@ async function the_state_of_a_thread_is_that_of_the_server(browser, { server, mo
   const failed = await Page.begin(browser, server, "Please fail now");
   await failed.status("Failed");
   const problem = failed.answer.getByRole("alert");
-  await problem.getByText("What does this mean?").click();
-  await problem.getByText(/weft explain W\d{4}/).waitFor();
+  const explained = failed.page.context().waitForEvent("page");
+  await problem.getByRole("link", { name: "What does this mean?" }).click();
+  const shown = await explained;
+  await shown.getByRole("article", { name: /^Error W\d{4}$/ }).getByRole("heading", { name: /^W\d{4}: / }).waitFor();
+  await shown.getByRole("heading", { name: "What to do" }).waitFor();
+  await shown.close();
   await failed.accessible("failed-first");
   await row(failed).filter({ hasText: /^Failed$/ }).waitFor();
   await failed.close();

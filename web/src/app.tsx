@@ -3,6 +3,7 @@ import { useConnection } from "./api/connection";
 import { logIn, onLocked } from "./api/http";
 import { Chat } from "./chat/chat";
 import { NewChat } from "./chat/new-chat";
+import { ErrorPage } from "./errors/error-page";
 import { Inbox } from "./inbox/inbox";
 import { useInbox } from "./inbox/data";
 import { Login } from "./login/login";
@@ -56,6 +57,7 @@ function Views() {
       <main id="content" tabIndex={-1}>
         <Lost />
         {place.view === "inbox" && <Inbox tab={place.tab} inbox={inbox} onAnswered={refresh} />}
+        {place.view === "error" && <ErrorPage key={place.code} code={place.code} />}
         {place.view === "thread" && <Chat key={place.thread} thread={place.thread} onChange={refresh} />}
         {isList && <h1 className="unseen">Threads</h1>}
         {!isList && (place.view === "threads" || place.view === "new") && (

@@ -249,10 +249,12 @@ pub(crate) fn react_graph<S: Conversation>(agent: ReactAgent<S>) -> Result<Graph
         }
         Some(make) => Instructions::From(make),
     };
+    let tools = kind.hand_offs.other_tools(runner.summaries());
     let parts = ReactParts { instructions, bound, runner, hand_offs: kind.hand_offs, channels };
     let model = kind.model;
     Ok(graph
         .with(parts)
+        .with(tools)
         .check_input(move |input| check_new_media(&*model, input))
         .node("model", ask_model::<S>)
         .node("tool", run_tool::<S>)

@@ -1,17 +1,20 @@
 //! `weft dev`: the agents as a service for development, which restarts when its files change.
 
 mod changes;
+mod download;
 mod log;
 
 use super::serve::{Hosting, Prepared, ServiceEnd, host_server, page_address};
 use crate::args::Dev;
 use changes::Changes;
+use download::WeightsDownload;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use weftwork::Config;
-use weftwork::local::weights;
+use weftwork::local::weights::{self, Known};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, default_model};
 use weftwork_cli_base::exit::Exit;
@@ -32,12 +35,15 @@ pub async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, CliError>
     }
     // The path is that of the program as it was started: a program that is built again replaces it.
     let program = std::env::current_exe().map_err(|error| CliError::Input(error.to_string()))?;
-    let mut changes = Changes::of(&program, watched_files(args, context));
+    let missing = missing_weights(context)?;
+    let mut watched = watched_files(args, context);
+    watched.extend(missing.as_ref().and_then(|missing| missing.file.clone()));
+    let mut changes = Changes::of(&program, watched);
     let terminal = &context.terminal;
     let mut listens = args.listen;
     let hosting = Hosting {
         listen: args.listen,
-        usual_model: usual_model(context)?,
+        usual_model: if missing.is_some() { "scripted" } else { default_model() },
         runs_max: args.concurrency,
         grace: args.grace,
     };
@@ -50,6 +56,12 @@ pub async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, CliError>
                 let terminal = terminal.clone();
                 move |entry| log::print_entry(&terminal, entry)
             });
+            server = server.models([app.model().id()]);
+            if let Some(MissingWeights { known, file: Some(_) }) = missing {
+                let config = context.config.clone();
+                let download = WeightsDownload::new(known, config, terminal.clone());
+                server = server.model_download(Arc::new(download));
+            }
             if let Some(token) = &args.token {
                 let added = server.token(token, app.principal().clone());
                 server = added
@@ -86,21 +98,31 @@ pub async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, CliError>
     Err(restart_program(&program, args, listens))
 }
 
-/// Returns the model that is used if none is configured: the embedded one, or the scripted one where
-/// its weights are not installed. No other command but the demo chooses the scripted model by itself.
-fn usual_model(context: &CommandContext) -> Result<&'static str, CliError> {
+/// The weights of the embedded model, which are not installed.
+#[derive(Debug, Clone)]
+struct MissingWeights {
+    known: &'static Known,
+    /// Path that they get; `None` without a folder for them.
+    file: Option<PathBuf>,
+}
+
+/// Returns the weights of the embedded model if no model is configured and they are not installed. The
+/// agents then answer with the scripted model, which no other command but the demo chooses by itself,
+/// and the server restarts when the weights are there.
+fn missing_weights(context: &CommandContext) -> Result<Option<MissingWeights>, CliError> {
     let known = weights::find(weights::DEFAULT)?;
     let weights = context.config.weights();
-    let installed = weights.file(known).is_ok_and(|file| file.is_file());
+    let file = weights.file(known).ok();
+    let installed = file.as_ref().is_some_and(|file| file.is_file());
     if context.config.model.is_some() || weights.named().is_some() || installed {
-        return Ok(default_model());
+        return Ok(None);
     }
     context.terminal.note(
         "no model is configured, and the weights of the embedded one are not installed: the agents \
          answer with the scripted model, which follows fixed rules; set --model or WEFT_MODEL, or \
-         run weft models pull",
+         install the weights in the page or with weft models pull",
     );
-    Ok("scripted")
+    Ok(Some(MissingWeights { known, file }))
 }
 
 /// The files that the command reads, or would read if they existed.

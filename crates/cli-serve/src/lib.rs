@@ -13,4 +13,5 @@ pub use args::{Dev, Keys, Serve, Worker};
 pub use dev::dev;
 pub use keys::keys;
 pub use serve::serve;
+pub use weftwork_server::pages;
 pub use worker::worker;

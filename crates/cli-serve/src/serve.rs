@@ -148,7 +148,10 @@ async fn host_until<T>(
     if !context.lasting {
         terminal.note("threads are lost when the server stops; keep them with --store sqlite:FILE");
     }
-    let server = Server::new(app.runtime().clone());
+    let described = app.agents().iter().filter(|agent| !agent.description().is_empty());
+    let server = described.fold(Server::new(app.runtime().clone()), |server, agent| {
+        server.describe(agent.id(), agent.description())
+    });
     let server = prepare(Prepared { server, app: &app, address })?;
     terminal.line(format_args!("listening on http://{address}"))?;
     terminal.note(format_args!("page: {}", page_address(&server, address)));

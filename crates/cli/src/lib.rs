@@ -21,7 +21,6 @@ mod command;
 mod demo;
 mod demo_agent;
 mod log;
-mod pages;
 mod shell;
 mod teams;
 

@@ -25,10 +25,12 @@ mod log;
 mod metrics;
 mod openapi;
 mod operations;
+pub mod pages;
 mod protocol;
 mod routes;
 mod serve;
 mod service;
+mod setup;
 mod sse;
 mod translate;
 mod wording;
@@ -41,11 +43,14 @@ pub use axum::http::request::Parts;
 pub use chat::Protocol as ChatProtocol;
 pub use embedded::EmbeddedServer;
 pub use log::LogEntry;
+pub use setup::{DownloadState, ModelDownload, ModelOffer};
 
 use auth::external::Authenticator;
 use guard::Allowed;
 use log::Log;
 use service::{Service, Settings};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use tokio::net::TcpListener;
 use weftwork_runtime::Runtime;
 use weftwork_types::Principal;
@@ -70,6 +75,8 @@ pub struct Server {
     log: Option<Log>,
     chat: ChatProtocol,
     models: Vec<String>,
+    descriptions: BTreeMap<String, String>,
+    download: Option<Arc<dyn ModelDownload>>,
     open_to_all: bool,
 }
 
@@ -93,6 +100,8 @@ impl Server {
             log: None,
             chat: ChatProtocol::default(),
             models: Vec::new(),
+            descriptions: BTreeMap::new(),
+            download: None,
             open_to_all: false,
         }
     }
@@ -149,6 +158,21 @@ impl Server {
     #[must_use]
     pub fn models(mut self, ids: impl IntoIterator<Item = String>) -> Self {
         self.models = ids.into_iter().collect();
+        self
+    }
+
+    /// Sets the description of a hosted graph, which its assistant has. None by default.
+    #[must_use]
+    pub fn describe(mut self, graph: impl Into<String>, description: impl Into<String>) -> Self {
+        self.descriptions.insert(graph.into(), description.into());
+        self
+    }
+
+    /// Offers the download of a model to principals with the right `admin`. The program uses the model
+    /// when it is there. None by default.
+    #[must_use]
+    pub fn model_download(mut self, download: Arc<dyn ModelDownload>) -> Self {
+        self.download = Some(download);
         self
     }
 
@@ -256,8 +280,11 @@ impl Server {
     }
 
     fn with_service(self) -> (axum::Router, Service) {
-        let Self { runtime, allowed, waiting_max, log, chat, models, .. } = self;
-        let service = Service::new(runtime, Settings { waiting_max, chat, models, log });
+        let Self {
+            runtime, allowed, waiting_max, log, chat, models, descriptions, download, ..
+        } = self;
+        let settings = Settings { waiting_max, chat, models, descriptions, download, log };
+        let service = Service::new(runtime, settings);
         (routes::router(service.clone(), allowed), service)
     }
 

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use weftwork_types::Principal;
 use weftwork_types::retry::RetryPolicy;
-use weftwork_types::tool::{Effect, ToolSpec};
+use weftwork_types::tool::{Effect, Permission, ToolSpec};
 
 /// Rules for tool calls. The first rule that matches decides.
 ///
@@ -322,7 +322,7 @@ impl Policy {
                 }
             }
         }
-        if name::server(&spec.name).is_none() && spec.effect == Effect::ReadOnly {
+        if allowed_without_rule(spec) {
             return Decision::Allow.into();
         }
         let effect = effect_name(spec.effect);
@@ -332,6 +332,22 @@ impl Policy {
             ),
         }
         .into()
+    }
+
+    /// Returns the decision about all calls of a tool, as far as it can be known without a call.
+    pub(crate) fn permission(&self, spec: &ToolSpec) -> Permission {
+        let Some(rule) = self.rules.iter().find(|rule| rule.may_name(spec)) else {
+            return match allowed_without_rule(spec) {
+                true => Permission::Allowed,
+                false => Permission::Denied,
+            };
+        };
+        match &rule.decision {
+            _ if rule.when.is_some() || rule.subject.is_some() => Permission::Depends,
+            Decision::Allow => Permission::Allowed,
+            Decision::AskHuman { reason } => Permission::Asks { reason: reason.clone() },
+            Decision::Deny { .. } => Permission::Denied,
+        }
     }
 
     /// Returns the arguments of this tool that rules compare with those of later calls; `None` if
@@ -372,6 +388,12 @@ impl Rule {
     fn may_name(&self, spec: &ToolSpec) -> bool {
         self.tool.fits(&spec.name) && self.effect.is_none_or(|effect| effect == spec.effect)
     }
+}
+
+/// Returns `true` for a tool whose calls are made if no rule names it: one of the program that only
+/// reads.
+fn allowed_without_rule(spec: &ToolSpec) -> bool {
+    name::server(&spec.name).is_none() && spec.effect == Effect::ReadOnly
 }
 
 /// Returns the problem of a rule for a tool that is not known.

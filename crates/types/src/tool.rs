@@ -1,9 +1,11 @@
 //! Declarations of tools, and outcomes of tool calls.
 
 mod question;
+mod summary;
 mod wire;
 
 pub use question::{Questions, Reply, ToolQuestion, ToolRecord};
+pub use summary::{AgentTools, Permission, ToolSummary};
 pub use wire::{WIRE_NAME_CHARS_MAX, is_hidden, wire_name};
 
 use crate::ErrorCode;

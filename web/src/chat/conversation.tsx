@@ -1,7 +1,7 @@
 import { AssistantRuntimeProvider, ThreadPrimitive, useAuiState } from "@assistant-ui/react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import type { StoredMessage, Thread } from "../api/types";
-import { answeredOn } from "../inbox/data";
+import type { StoredMessage, Thread, Waiting } from "../api/types";
+import { answeredOn, waitingOn } from "../inbox/data";
 import { sentenceOf } from "../question/first";
 import { toast } from "../shared/toast";
 import { conversationOf, countAfter, openCallsOf, requestOf, useChatRuntime, type ChatThread } from "./assistant";
@@ -107,7 +107,7 @@ interface WatchProps {
 }
 
 /** Reads the thread again if it has changed elsewhere: it runs or waits, and the page shows neither. */
-function Watch({ thread: { thread_id, status }, onChange, connected: { reload, note } }: WatchProps) {
+function Watch({ thread: { thread_id, status, updated_at }, onChange, connected: { reload, note } }: WatchProps) {
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const isWaiting = useAuiState((state) => state.thread.messages.at(-1)?.status?.type === "requires-action");
   const isLoading = useAuiState((state) => state.thread.isLoading);
@@ -132,13 +132,30 @@ function Watch({ thread: { thread_id, status }, onChange, connected: { reload, n
     const timer = window.setTimeout(differ, PATIENCE_MS);
     return () => window.clearTimeout(timer);
   }, [thread_id, here, there, isLoading, asked, note, reload]);
+  useEffect(() => {
+    if (here !== "interrupted" || there !== here || isLoading) return;
+    // Another message may have come with questions of its own, in place of those on the screen.
+    const compare = async () => {
+      const open = await waitingOn(thread_id).catch(() => undefined);
+      if (open === undefined || open.some((question) => isOneOf(asked, question))) return;
+      await noteAnswer(thread_id, asked, note).catch(() => {});
+      reload();
+    };
+    const timer = window.setTimeout(() => void compare(), PATIENCE_MS);
+    return () => window.clearTimeout(timer);
+  }, [thread_id, here, there, isLoading, asked, updated_at, note, reload]);
   return null;
+}
+
+/** Returns `true` for a question that is on the screen. */
+function isOneOf(asked: string, { interrupt_id, call }: Pick<Waiting, "interrupt_id" | "call">): boolean {
+  const ids = asked.split(" ");
+  return ids.includes(interrupt_id) || ids.includes(call?.id ?? "");
 }
 
 /** Notes who answered a question elsewhere that is on the screen, and how. */
 async function noteAnswer(thread: string, asked: string, note: (text: string) => void): Promise<void> {
-  const ids = asked.split(" ");
   const answered = await answeredOn(thread);
-  const found = answered.find(({ interrupt_id, call }) => ids.includes(interrupt_id) || ids.includes(call?.id ?? ""));
+  const found = answered.find((question) => isOneOf(asked, question));
   if (found) note(sentenceOf({ value: found.answer, answered_by: found.answered_by }, found.call));
 }

@@ -16,6 +16,14 @@ interface Props {
   initial?: string;
 }
 
+/** Key code of a key that an input method takes. Safari sends the last one after the composition. */
+const TAKEN = 229;
+
+/** Returns `true` for a key with which a person writes a character by an input method. */
+function isComposed({ nativeEvent }: KeyboardEvent): boolean {
+  return nativeEvent.isComposing || nativeEvent.keyCode === TAKEN;
+}
+
 /** The input for messages. Enter sends, Shift and Enter begin a line. */
 export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, initial = "" }: Props) {
   const [text, setText] = useState(initial);
@@ -41,7 +49,7 @@ export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, 
     setFiles((now) => now.filter((file) => !files.includes(file)));
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    if (event.key !== "Enter" || event.shiftKey || isComposed(event)) return;
     event.preventDefault();
     void send();
   };

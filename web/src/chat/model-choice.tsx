@@ -15,7 +15,7 @@ function nameOf(id: string): string {
 
 /** The model of the answers. There is a choice if the server offers several. */
 export function ModelChoice({ chosen, onChoose }: Props) {
-  const { data = [] } = usePolled("models", (signal) => json<Model[]>("GET /models", { signal }), 60_000);
+  const { data = [] } = usePolled("models", (signal) => json<Model[]>("GET /models", { signal }), 5_000);
   const [own, ...others] = data.map(({ id }) => id);
   // The server may have offered it once.
   const isGone = chosen !== "" && own !== undefined && !data.some(({ id }) => id === chosen);

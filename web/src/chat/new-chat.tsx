@@ -1,8 +1,10 @@
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
+import { Agents } from "../agents/agents";
 import type { Assistant } from "../api/types";
 import { reasonOf } from "../question/first";
 import { Absent } from "../shared/absent";
 import { link } from "../shared/route";
+import { Offer } from "../setup/offer";
 import { useAssistants } from "../threads/data";
 import { InputForm } from "../graph/input-form";
 import { useShape } from "../graph/shape";
@@ -18,10 +20,15 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const [model, setModel] = useState("");
   const chosen = assistants?.find(({ name, assistant_id }) => name === agent || assistant_id === agent) ?? assistants?.[0];
   const shape = useShape(chosen?.assistant_id);
-  const begin = async (text: string) => {
-    if (!chosen) return false;
+  const [isWaiting, setIsWaiting] = useState(false);
+  const loaded = useLater(chosen);
+  const begin = async (text: string, with_?: Assistant) => {
+    setProblem(undefined);
+    setIsWaiting(chosen === undefined);
+    const agent = with_ ?? (await loaded());
+    setIsWaiting(false);
     try {
-      await beginThread({ ...chosen, model: model || undefined }, text);
+      await beginThread({ ...agent, model: model || undefined }, text);
       return true;
     } catch (error) {
       setProblem(reasonOf(error as Error));
@@ -51,25 +58,28 @@ export function NewChat({ agent }: { agent: string | undefined }) {
           <ModelChoice chosen={model} onChoose={setModel} />
         </>
       )}
-      {assistants ? <Agents assistants={assistants} chosen={chosen} /> : <Absent of="agents" polled={agents} />}
+      <p role="status" className="facts">
+        {isWaiting && "It is sent when the agents are there."}
+      </p>
+      <Offer />
+      {assistants ? (
+        <Agents assistants={assistants} chosen={chosen} onRequest={(agent, text) => void begin(text, agent)} />
+      ) : (
+        <Absent of="agents" polled={agents} />
+      )}
     </section>
   );
 }
 
-function Agents({ assistants, chosen }: { assistants: Assistant[]; chosen: Assistant | undefined }) {
-  return (
-    <ul className="agents" aria-label="Agents">
-      {assistants.map((assistant) => (
-        <li key={assistant.assistant_id}>
-          <a
-            href={link({ view: "new", agent: assistant.name })}
-            aria-current={assistant === chosen ? "true" : undefined}
-          >
-            <strong>{assistant.name}</strong>
-            {assistant.description && <span>{assistant.description}</span>}
-          </a>
-        </li>
-      ))}
-    </ul>
-  );
+/** Returns a function that waits until there is a value. */
+function useLater<T>(value: T | undefined): () => Promise<T> {
+  const present = useRef(value);
+  present.current = value;
+  const waiting = useRef<((value: T) => void)[]>([]);
+  useEffect(() => {
+    if (value === undefined) return;
+    for (const go of waiting.current.splice(0)) go(value);
+  }, [value]);
+  return () =>
+    present.current === undefined ? new Promise((resolve) => waiting.current.push(resolve)) : Promise.resolve(present.current);
 }

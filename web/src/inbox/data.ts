@@ -23,6 +23,11 @@ export function answeredOn(thread: string): Promise<Answered[]> {
   return json("GET /interrupts", { query: { answered: "true", thread_id: thread, limit: LIMIT } });
 }
 
+/** Reads the open questions of a thread. */
+export function waitingOn(thread: string): Promise<Waiting[]> {
+  return json("GET /interrupts", { query: { thread_id: thread, limit: LIMIT } });
+}
+
 /** Returns what people answered last, newest first. */
 export function useAnswered() {
   const query = { answered: "true", limit: LIMIT };

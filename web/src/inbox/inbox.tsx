@@ -9,8 +9,10 @@ import { Ask } from "../question/ask";
 import { Answered } from "./answered";
 import { Bulk } from "./bulk";
 import { answeredOn, respond } from "./data";
+import { Excerpt } from "./excerpt";
+import { filtered, Filters, type Filter } from "./filter";
 import { useKeys } from "./keys";
-import { askerOf, subjectOf } from "./subject";
+import { askerOf, effectOf, subjectOf } from "./subject";
 
 interface Props {
   tab: InboxTab;
@@ -49,7 +51,9 @@ export function Inbox({ tab, inbox, onAnswered }: Props) {
 }
 
 function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
-  const waiting = inbox.data ?? [];
+  const [filter, setFilter] = useState<Filter>({});
+  const all = inbox.data ?? [];
+  const waiting = filtered(all, filter);
   // The question that is shown stays until a person chooses another one, also when it is answered.
   const [chosen, setChosen] = useState<Waiting>();
   const [selected, setSelected] = useState<ReadonlyMap<string, Waiting>>(new Map());
@@ -71,21 +75,31 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
     onStep: (step) => setChosen((step === 1 ? next : before) ?? chosen),
     onSelect: () => chosen && !isGone && toggle(chosen),
   });
+  const narrow = (next: Filter) => {
+    setFilter(next);
+    setSelected(new Map());
+    setChosen(filtered(all, next)[0]);
+  };
   if (!inbox.data) return <Absent of="questions" polled={inbox} />;
   const several = [...selected.values()];
   // Decisions are about what is selected.
   const shown = several[0] ?? chosen;
-  if (shown === undefined) return <p className="empty">Nothing waits for you.</p>;
-  const open = new Set(waiting.map(({ id }) => id));
+  // A question that the filter hides is open all the same.
+  const open = new Set(all.map(({ id }) => id));
   const goOn = () => {
     setSelected(new Map());
     setChosen(next);
   };
+  if (shown === undefined && all.length === 0) return <p className="empty">Nothing waits for you.</p>;
   return (
     <div className="triage">
-      <List waiting={waiting} current={chosen?.id} selected={selected} onChoose={setChosen} onToggle={toggle} />
+      <div>
+        <Filters waiting={all} filter={filter} onFilter={narrow} />
+        {waiting.length === 0 && all.length > 0 && <p className="empty">No question fits.</p>}
+        <List waiting={waiting} current={chosen?.id} selected={selected} onChoose={setChosen} onToggle={toggle} />
+      </div>
       <div className="detail" ref={detail}>
-        {several.length > 1 ? (
+        {shown === undefined ? null : several.length > 1 ? (
           <Bulk chosen={several} open={open} onAnswered={onAnswered} onClear={() => setSelected(new Map())} />
         ) : open.has(shown.id) ? (
           <Detail key={shown.id} waiting={shown} onAnswered={onAnswered} />
@@ -121,7 +135,7 @@ function List({ waiting, current, selected, onChoose, onToggle }: ListProps) {
           <button aria-pressed={one.id === current} onClick={() => onChoose(one)}>
             <span className="title">{subjectOf(one.call)}</span>
             <time dateTime={one.created_at}>{age(one.created_at, now)}</time>
-            <span className="facts">{askerOf(one)}</span>
+            <span className="facts">{[askerOf(one), effectOf(one)].filter(Boolean).join(" · ")}</span>
           </button>
         </li>
       ))}
@@ -155,7 +169,7 @@ function Settled({ waiting, hasNext, onNext }: { waiting: Waiting; hasNext: bool
 }
 
 function Detail({ waiting, onAnswered }: { waiting: Waiting; onAnswered: () => void }) {
-  const { id, call, node, graph, thread_id } = waiting;
+  const { id, call, node, graph } = waiting;
   return (
     <>
       {call && (
@@ -169,8 +183,9 @@ function Detail({ waiting, onAnswered }: { waiting: Waiting; onAnswered: () => v
         />
       )}
       <p className="facts">
-        Asked by {askerOf(waiting)} in node {node}. <a href={link({ view: "thread", thread: thread_id })}>Open the thread</a>
+        Asked by {askerOf(waiting)} in node {node}.
       </p>
+      <Excerpt waiting={waiting} />
     </>
   );
 }

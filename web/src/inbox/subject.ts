@@ -18,6 +18,25 @@ function lineOf(args: Json | undefined): string {
   return isObject(args) ? Object.values(args).map(plain).join(" ") : "";
 }
 
+/** Returns the name of the tool that a question is about; `question` for one that no call is behind. */
+export function toolOf({ call }: Pick<Waiting, "call">): string {
+  const tool = call && (approvalOf(call)?.action ?? unknownOf(call)?.name);
+  return tool ?? "question";
+}
+
+/** Effects of calls that wait, in a few words. */
+const EFFECTS: Record<string, string> = {
+  read_only: "only reads",
+  state_change: "changes data here",
+  external_side_effect: "cannot be undone",
+};
+
+/** Returns the effect of the call that a question is about in a few words: `it moves money, cannot be undone`. */
+export function effectOf({ call }: Pick<Waiting, "call">): string {
+  const approval = call && approvalOf(call);
+  return [approval?.reason, EFFECTS[approval?.effect ?? ""]].filter(Boolean).join(", ");
+}
+
 /** Returns the names of the agent and of its member that asks. */
 export function askerOf({ agent, graph }: Pick<Waiting | Answered, "agent" | "graph">): string {
   const name = agent ?? "unknown agent";

@@ -1,6 +1,7 @@
 import { useState, type FormEvent } from "react";
 import type { JsonObject } from "../api/types";
 import { changedMembers } from "../shared/diff";
+import { sentenceOfEffect, sentenceOfReason } from "../shared/effect";
 import { JsonView } from "../shared/json";
 import { Changes } from "./changes";
 import type { Answer, Approval, Decision } from "./answer";
@@ -29,7 +30,7 @@ export function ApprovalCard({ approval, onAnswer }: Props) {
         May the agent call <code>{action}</code>?
       </h2>
       <p className="why">
-        {[reason && `Asked because ${reason}.`, effect && `Effect: ${effect.replaceAll("_", " ")}.`].filter(Boolean).join(" ")}
+        {[sentenceOfReason(reason), sentenceOfEffect(effect)].filter(Boolean).join(" ")}
       </p>
       {mode !== "edit" && <JsonView value={args} label="Arguments" />}
       {mode === "edit" && <Edit approval={approval} onAnswer={onAnswer} onBack={back} />}

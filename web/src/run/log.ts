@@ -20,6 +20,8 @@ export interface RunLog {
   created_at: string;
   ended_at: string | null;
   events: { seq: number; at: number; event: LogEvent }[];
+  /** Number of later events that the server left out, because the log is too large. */
+  omitted: number;
 }
 
 interface TaskDue {
@@ -66,7 +68,7 @@ export type LogEvent =
   | { type: "tasks_started"; ns?: string; tasks: TaskDue[] }
   | { type: "tasks_ended"; ns?: string; ended: TaskEnd[] }
   | { type: "tool_call_start"; tool_call_id: string; tool_name: string; task?: string; ns?: string }
-  | { type: "tool_call_result"; tool_call_id: string; is_error?: boolean; task?: string }
+  | { type: "tool_call_result"; tool_call_id: string; result: Json; is_error?: boolean; task?: string }
   | { type: "usage_report"; fact: UsageFact }
   | { type: "human_input_required"; ask: Ask }
   | { type: "done" };

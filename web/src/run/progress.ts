@@ -1,5 +1,7 @@
-import type { Checkpoint } from "../api/types";
+import type { Checkpoint, Json } from "../api/types";
+import { isObject } from "../shared/json";
 import type { Live, RunState } from "./facts";
+import { failureOfMessage } from "./failure";
 
 export type NodeState = "idle" | "running" | "waiting" | "failed" | "done";
 
@@ -21,12 +23,25 @@ export function progressOf(history: Checkpoint[], live: RunState, isBusy: boolea
     else if (isBusy && newest?.next.includes(task.name)) states.set(task.name, "running");
   }
   for (const { tasks, metadata } of history) {
+    const ended = new Map<string, NodeState>();
     for (const { name, result } of tasks) {
-      if (result !== undefined && result !== null && !states.has(name)) states.set(name, "done");
+      if (result === undefined || result === null) continue;
+      if (ended.get(name) !== "failed") ended.set(name, hasFailedCall(result) ? "failed" : "done");
     }
+    // What a node did last counts.
+    for (const [name, state] of ended) if (!states.has(name)) states.set(name, state);
     if (metadata?.source === "input") break;
   }
   if (!isBusy) return states;
-  for (const [node, state] of live.nodes as ReadonlyMap<string, Live>) states.set(node, state);
+  for (const [node, state] of live.nodes as ReadonlyMap<string, Live>) {
+    // The stream says that a node ended, and its checkpoint says how.
+    if (state === "running" || states.get(node) !== "failed") states.set(node, state);
+  }
   return states;
+}
+
+/** Returns `true` if a task wrote the failure of a call. A call that was refused has not failed: it was not made. */
+function hasFailedCall(result: Json): boolean {
+  const messages = isObject(result) ? result["messages"] : undefined;
+  return Array.isArray(messages) && messages.some((message) => failureOfMessage(message) === "failed");
 }

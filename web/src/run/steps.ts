@@ -1,9 +1,10 @@
 // The timeline of a run, from the events of its log.
 import { dollarsOf } from "../chat/tokens";
 import { clock } from "../shared/time";
+import { failureOf } from "./failure";
 import type { Ask, LogEvent, RunLog, TaskEnd, UsageFact } from "./log";
 
-export type EntryStatus = "running" | "done" | "failed" | "waiting" | "stopped" | "note";
+export type EntryStatus = "running" | "done" | "failed" | "refused" | "waiting" | "stopped" | "note";
 
 /** A superstep, a task, a call, a wait, or an event of a run. */
 export interface Entry {
@@ -73,7 +74,7 @@ class Timeline {
       case "tool_call_start":
         return this.beginTool(at, event);
       case "tool_call_result":
-        return this.endTool(at, `${event.task ?? ""} ${event.tool_call_id}`, event.is_error === true);
+        return this.endTool(at, `${event.task ?? ""} ${event.tool_call_id}`, event.is_error === true ? failureOf(event.result) : "done");
       case "usage_report":
         return this.addModel(event.fact);
       case "human_input_required":
@@ -156,11 +157,11 @@ class Timeline {
     this.place(at, entry, event.task);
   }
 
-  private endTool(at: number, key: string, isError: boolean): void {
+  private endTool(at: number, key: string, end: "done" | "failed" | "refused"): void {
     const tool = this.tools.get(key);
     if (!tool) return;
     tool.end = at;
-    tool.status = isError ? "failed" : "done";
+    tool.status = end;
   }
 
   private addModel(fact: UsageFact): void {

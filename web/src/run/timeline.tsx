@@ -6,6 +6,7 @@ const STATUS: Record<EntryStatus, string> = {
   running: "running",
   done: "done",
   failed: "failed",
+  refused: "not called",
   waiting: "waits",
   stopped: "stopped",
   note: "",
@@ -25,7 +26,12 @@ export function Timeline({ log }: { log: RunLog }) {
   const ends = flat(entries).map((entry) => entry.end ?? entry.begin);
   const span = { begin, end: Math.max(begin + 1, log.ended_at ? Date.parse(log.ended_at) : Date.now(), ...ends) };
   if (entries.length === 0) return <p className="none">No superstep ran.</p>;
-  return <Entries entries={entries} span={span} label="Timeline" />;
+  return (
+    <>
+      <Entries entries={entries} span={span} label="Timeline" />
+      {log.omitted > 0 && <p className="none">The log is too large for the page: its last {log.omitted.toLocaleString("en")} events are not shown.</p>}
+    </>
+  );
 }
 
 function flat(entries: Entry[]): Entry[] {

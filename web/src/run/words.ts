@@ -1,8 +1,11 @@
 // Checkpoints in words: what had happened when one was stored.
 import type { Checkpoint, Json } from "../api/types";
 import { isObject } from "../shared/json";
+import { failureOfMessage } from "./failure";
 
 type Task = Checkpoint["tasks"][number];
+
+const ENDS = { answered: "answered", failed: "failed", refused: "was refused" };
 
 /** Returns the messages that a task wrote. */
 function messagesOf({ result }: Task): Json[] {
@@ -27,7 +30,7 @@ function deedOf(task: Task): string {
   if (!isObject(last)) return `${who} ran`;
   const calls = Array.isArray(last["tool_calls"]) ? last["tool_calls"].filter(isCall).map(({ name }) => name) : [];
   if (last["type"] === "human") return "your message";
-  if (last["type"] === "tool") return `${String(last["name"] ?? "a tool")} ${last["status"] === "error" ? "failed" : "answered"}`;
+  if (last["type"] === "tool") return `${String(last["name"] ?? "a tool")} ${ENDS[failureOfMessage(last) ?? "answered"]}`;
   return calls.length > 0 ? `${who} called ${listed(calls)}` : `${who} answered`;
 }
 

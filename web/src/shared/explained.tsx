@@ -1,16 +1,17 @@
+import { link } from "./route";
+
 const CODE = /^(.*?)[\s.]*\((W\d{4})\)\.?$/s;
 
-/** A text for a person; the code of an error at its end is behind a word, with the way to its page. */
+/** A text for a person; the code of an error at its end is behind a word that leads to its page. */
 export function Explained({ text }: { text: string }) {
   const [, words, code] = CODE.exec(text) ?? [];
   if (code === undefined) return text;
   return (
     <>
-      {words}.
-      <details className="code">
-        <summary>What does this mean?</summary>
-        <code>weft explain {code}</code> says what happened and what to do.
-      </details>
+      {words}.{" "}
+      <a className="code" href={link({ view: "error", code })} target="_blank" rel="noopener" title={code}>
+        What does this mean?
+      </a>
     </>
   );
 }

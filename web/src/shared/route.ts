@@ -5,13 +5,15 @@ export type Place =
   | { view: "threads" }
   | { view: "new"; agent?: string }
   | { view: "thread"; thread: string }
-  | { view: "inbox"; tab: InboxTab };
+  | { view: "inbox"; tab: InboxTab }
+  | { view: "error"; code: string };
 
 export type InboxTab = "open" | "answered";
 
 function read(hash: string): Place {
   const [, view, subject] = hash.slice(1).split("/").map(decodeURIComponent);
   if (view === "thread" && subject) return { view, thread: subject };
+  if (view === "error" && subject) return { view, code: subject };
   if (view === "new") return { view, agent: subject || undefined };
   if (view === "inbox") return { view, tab: subject === "answered" ? "answered" : "open" };
   return { view: "threads" };
@@ -26,6 +28,8 @@ export function link(place: Place): string {
       return place.tab === "open" ? "#/inbox" : "#/inbox/answered";
     case "new":
       return place.agent === undefined ? "#/new" : `#/new/${encodeURIComponent(place.agent)}`;
+    case "error":
+      return `#/error/${encodeURIComponent(place.code)}`;
     default:
       return `#/thread/${encodeURIComponent(place.thread)}`;
   }

@@ -24,6 +24,7 @@ export function useCallState({ toolCallId, result, isError }: ToolCallMessagePar
   const fact = facts.find(
     ({ name, data }) => name === "tool-result" && (data as unknown as LateResult).toolCallId === toolCallId,
   );
+  const isLast = useAuiState((state) => state.message.isLast);
   const approval = useApproval(toolCallId);
   const late = fact?.data as unknown as LateResult | undefined;
   const found = result === undefined ? late?.result : (result as Json);
@@ -32,7 +33,8 @@ export function useCallState({ toolCallId, result, isError }: ToolCallMessagePar
     return { status: !hasFailed ? "done" : approval?.isRefused ? "refused" : "failed", result: found };
   }
   if (message === "running") return { status: "running", result: undefined };
-  return { status: message === "requires-action" ? "waiting" : "open", result: undefined };
+  // The conversation went on after a later message, and the question with it.
+  return { status: message === "requires-action" && isLast ? "waiting" : "open", result: undefined };
 }
 
 /** Returns the name of the member of a team that asks with a call; `null` for a question of the agent itself. */
@@ -61,9 +63,10 @@ export function useApproval(toolCallId: string): Approved | undefined {
       (part) => part.type === "tool-call" && part.toolName === "request_approval" && part.args.toolCallId === toolCallId,
     ),
   );
+  const isLast = useAuiState((state) => state.message.isLast);
   if (part?.type !== "tool-call") return undefined;
   const answer = part.result as Json | undefined;
-  if (answer === undefined) return { isOpen: true, isRefused: false, words: undefined, args: undefined };
+  if (answer === undefined) return { isOpen: isLast, isRefused: false, words: undefined, args: undefined };
   const words = wordsOf({ id: part.toolCallId, name: part.toolName, args: part.args as JsonObject }, answer);
   return { isOpen: false, isRefused: isRefusal(answer), words, args: (answer as JsonObject | null)?.args };
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weftwork_graph::List;
 use weftwork_tools::FnTool;
 use weftwork_types::message::{Message, Part};
-use weftwork_types::tool::wire_name;
+use weftwork_types::tool::{AgentTools, wire_name};
 
 /// The hand-off tools of a model: the member by the wire name of the tool.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +34,12 @@ impl HandOffs {
     /// Returns the member that a tool hands off to.
     pub(crate) fn member(&self, tool: &str) -> Option<&str> {
         self.0.get(tool).map(String::as_str)
+    }
+
+    /// Returns the tools that are not hand-offs.
+    pub(crate) fn other_tools(&self, AgentTools(mut tools): AgentTools) -> AgentTools {
+        tools.retain(|tool| self.member(&tool.spec.wire_name()).is_none());
+        AgentTools(tools)
     }
 
     /// Returns the member to which the last message of the assistant handed the conversation. Of

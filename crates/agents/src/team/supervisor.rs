@@ -185,6 +185,7 @@ impl Compile for kind::Supervisor {
         let runner = ToolRunner::new(tools, options.policy)
             .map_err(|source| AgentError::Tools { agent: options.name, source })?;
         let own = own_nodes(&runner, members.len());
+        let tools = hand_offs.other_tools(runner.summaries());
         let model = kind.model;
         let parts = SupervisorParts {
             instructions: system_message(options.instructions),
@@ -199,6 +200,7 @@ impl Compile for kind::Supervisor {
         // supersteps.
         let mut graph = graph
             .with(parts)
+            .with(tools)
             .check_input(move |input| check_new_media(&*model, input))
             .node(SUPERVISOR, run_supervisor)
             .defer(SUPERVISOR)

@@ -1,11 +1,11 @@
 //! `weft explain`: shows the page of an error code.
 
 use crate::args::Explain;
-use crate::pages;
 use weftwork::config::nearest;
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::exit::Exit;
 use weftwork_cli_base::terminal::{Style, Table, Terminal};
+use weftwork_cli_serve::pages;
 
 pub(crate) fn explain(args: &Explain, terminal: &Terminal) -> Result<Exit, CliError> {
     let Some(code) = &args.code else {

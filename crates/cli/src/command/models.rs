@@ -158,7 +158,7 @@ pub(crate) async fn weights_state(
     if !file.is_file() {
         return Ok("missing; weft models pull".to_owned());
     }
-    let nowhere = Sources { egress: None, pip: Vec::new() };
+    let nowhere = Sources { egress: None, mirror: None, pip: Vec::new() };
     match weights::pull(known, &folder, &nowhere, &mut |_| {}).await {
         Ok(_) => Ok("installed, verified".to_owned()),
         Err(weftwork::local::Error::NoSource { .. }) => Ok("damaged; weft models pull".to_owned()),
@@ -171,11 +171,8 @@ pub(crate) async fn pull_weights(
     known: &Known,
     context: &CommandContext,
 ) -> Result<PathBuf, CliError> {
-    let folder = context.config.weights().folder()?;
-    let egress = context.config.egress()?;
-    let sources = Sources::all(egress.as_ref());
     let mut progress = weights_progress(&context.terminal, known);
-    Ok(weights::pull(known, &folder, &sources, &mut progress).await?)
+    Ok(context.config.pull_weights(known, &mut progress).await?)
 }
 
 fn import_weights(file: &Path, context: &CommandContext) -> Result<Exit, CliError> {

@@ -3,7 +3,6 @@
 use super::ground::Ground;
 use super::kit::Kind;
 use super::turn::{self, Turn};
-use super::words::is_small_talk;
 use super::{Audience, Chat, Outcome, Spent, WORDS_MAX, Waiting, Words, facts, plan, prompt};
 use crate::Error;
 use crate::engine::Engine;
@@ -100,8 +99,9 @@ impl Chat {
         Ok(Some(said))
     }
 
-    /// Answers a request without a call: in the model's words if it is only small talk or the
-    /// request allows no calls, otherwise with a sentence about the tools.
+    /// Answers a request without a call: in the model's words if the request allows no calls,
+    /// otherwise with a sentence about the tools. Words of this model about anything else, also about
+    /// a greeting, have no meaning.
     pub(super) fn reply(
         &mut self,
         request: &ChatRequest,
@@ -109,7 +109,7 @@ impl Chat {
         audience: &mut dyn Audience,
     ) -> Result<Outcome, Error> {
         let may_call = !request.tools.is_empty() && request.tool_choice == ToolChoice::Auto;
-        if !may_call || is_small_talk(&turn.request) {
+        if !may_call {
             return self.converse(request, audience);
         }
         let said = Sentence::fixed(&self.engine, request, &turn::no_tool(&request.tools));

@@ -11,7 +11,7 @@ const ASK: &str = "ask_human";
 /// Number of times that a question may be asked before the answer names the missing value.
 const ASKED_MAX: usize = 2;
 /// Number of tools that an answer names.
-const TOOLS_NAMED_MAX: usize = 8;
+const TOOLS_NAMED_MAX: usize = 6;
 
 /// A request, with its calls and results so far.
 #[derive(Debug)]
@@ -100,20 +100,23 @@ pub(super) fn lack<'a>(tool: &ToolSpec, missing: impl Iterator<Item = &'a str>) 
     format!("To use {} I need: {}.", plain(&tool.wire_name()), missing.join(", "))
 }
 
-/// The sentence for a request that no tool is for.
+/// The sentence for a request that no tool is for: the tools, one of their examples, and the advice to
+/// take a larger model.
 pub(super) fn no_tool(tools: &[ToolSpec]) -> String {
-    let names: Vec<String> = tools
-        .iter()
-        .filter(|tool| !asks(tool))
-        .map(|tool| tool.wire_name())
-        .map(words_of)
-        .collect();
+    let own: Vec<&ToolSpec> = tools.iter().filter(|tool| !asks(tool)).collect();
+    let names: Vec<String> = own.iter().map(|tool| words_of(tool.wire_name())).collect();
     let shown = names.iter().take(TOOLS_NAMED_MAX).map(String::as_str).collect::<Vec<_>>();
     let more = if names.len() > shown.len() { " and others" } else { "" };
-    match shown.is_empty() {
-        true => "I have no tool for that.".to_owned(),
-        false => format!("I have no tool for that; I have {}{more}.", shown.join(", ")),
+    if shown.is_empty() {
+        return "I have no tool for that, and a larger model chats better.".to_owned();
     }
+    let example = own.iter().flat_map(|tool| &tool.examples).next();
+    let example = example.map(|example| format!(", for example “{}”", example.request));
+    format!(
+        "I can only use my tools ({}{more}){}, and a larger model chats better.",
+        shown.join(", "),
+        example.unwrap_or_default()
+    )
 }
 
 fn words_of(name: String) -> String {

@@ -29,11 +29,6 @@ const OPENERS: &str = "\
     where where's what what's how is are can could tell show check look give when which do \
     does will";
 
-/// Words of greetings, thanks and goodbyes, in addition to function words.
-const COURTESY: &str = "\
-    hello thank good morning evening afternoon night day bye goodbye cheers welcome great nice \
-    perfect awesome cool fine helpful kind friend sorry sure later";
-
 /// Words that join the values of a list.
 const JOINTS: &str = "and or also then plus";
 
@@ -82,11 +77,6 @@ pub(super) fn is_calendar(word: &str) -> bool {
 /// Returns `true` if a text asks for something, by its form or by its words.
 pub(super) fn wishes(text: &str) -> bool {
     asks(text) || text.split_whitespace().any(|word| is_in(WISHES, &lower(word)))
-}
-
-/// Returns `true` if a text only greets, thanks or agrees.
-pub(super) fn is_small_talk(text: &str) -> bool {
-    text.split_whitespace().all(|word| is_frame(word) || is_in(COURTESY, &lower(word)))
 }
 
 pub(super) fn is_joint(word: &str) -> bool {

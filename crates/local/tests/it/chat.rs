@@ -194,17 +194,21 @@ async fn an_answer_after_a_result_has_its_values_whatever_the_model_writes() {
     }
 }
 
+/// The weights are random: the model has no part in the sentence, whatever is said.
 #[tokio::test]
-async fn a_request_that_no_tool_is_for_is_answered_in_one_sentence() {
+async fn a_request_that_no_tool_is_for_gets_the_tools_an_example_and_the_advice() {
     let model = model(&Recipe::default());
-    let mut asked = request("how do I bake bread?", ToolChoice::Auto);
-    asked.max_tokens = None;
-    let heard = hear(&model, asked.clone()).await.expect("words");
-    let said = "I have no tool for that; I have demo weather, multiply.";
-    assert_eq!((heard.name.as_str(), heard.text.as_str()), ("", said));
-    asked.tools = vec![ask_human()];
-    let heard = hear(&model, asked).await.expect("words");
-    assert_eq!(heard.text, "I have no tool for that.");
+    for says in ["how do I bake bread?", "Hello!", "what can you do?", "Thanks a lot"] {
+        let mut asked = request(says, ToolChoice::Auto);
+        asked.max_tokens = None;
+        let heard = hear(&model, asked.clone()).await.expect("words");
+        let said = "I can only use my tools (demo weather, multiply), for example “Weather in \
+                    Lima?”, and a larger model chats better.";
+        assert_eq!((heard.name.as_str(), heard.text.as_str()), ("", said), "{says}");
+        asked.tools = vec![ask_human()];
+        let heard = hear(&model, asked).await.expect("words");
+        assert_eq!(heard.text, "I have no tool for that, and a larger model chats better.");
+    }
 }
 
 /// The weights are random: whatever they want, no value can come that nobody said.

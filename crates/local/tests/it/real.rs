@@ -176,10 +176,14 @@ async fn the_order_desk_works() {
         tools: desk(),
         ..ChatRequest::default()
     };
-    messages.push(said(Role::User, "hello", "Hello!"));
-    let hello = hear(&model, ask(&messages)).await.expect("an answer");
-    assert!(hello.name.is_empty() && !hello.text.is_empty(), "{hello:?}");
-    messages.push(said(Role::Assistant, "hi", &hello.text));
+    for (id, says) in [("hello", "Hello!"), ("what", "What can you do?")] {
+        messages.push(said(Role::User, id, says));
+        let told = hear(&model, ask(&messages)).await.expect("an answer");
+        assert!(told.name.is_empty(), "{told:?}");
+        let says_so = told.text.contains("lookup order") && told.text.contains("a larger model");
+        assert!(says_so, "{told:?}");
+        messages.push(said(Role::Assistant, &format!("{id}-told"), &told.text));
+    }
     for (n, scene) in scenes().into_iter().enumerate() {
         messages.push(said(Role::User, &format!("u{n}"), scene.says));
         let called = hear(&model, ask(&messages)).await.expect("a call");

@@ -23,6 +23,7 @@ pub(super) fn routes() -> Router<Service> {
         .route("/assistants/{id}/latest", post(latest))
         .route("/assistants/{id}/graph", get(graph))
         .route("/assistants/{id}/schemas", get(schemas))
+        .route("/assistants/{id}/tools", get(tools))
         .route("/assistants/{id}/subgraphs", get(all_subgraphs))
         .route("/assistants/{id}/subgraphs/{namespace}", get(subgraphs))
 }
@@ -211,6 +212,10 @@ async fn graph(
 
 async fn schemas(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
     service.schemas(&id).await.map(Json)
+}
+
+async fn tools(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
+    service.tools(&id).await.map(Json)
 }
 
 #[derive(Debug, Deserialize)]

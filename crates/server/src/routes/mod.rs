@@ -8,6 +8,7 @@ mod interrupts;
 mod page;
 mod protocol;
 mod runs;
+mod setup;
 mod state;
 mod store;
 mod threads;
@@ -33,6 +34,7 @@ pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
         .merge(info::routes())
         .merge(assistants::routes())
         .merge(chat::routes())
+        .merge(setup::routes())
         .merge(interrupts::routes())
         .merge(threads::routes())
         .merge(state::routes())

@@ -64,7 +64,9 @@ impl Service {
 
     pub(super) fn of_graph(&self, name: &str) -> Assistant {
         let metadata = Map::from_iter([("created_by".to_owned(), "system".into())]);
-        let version = Version { name: name.to_owned(), metadata, ..Version::first(self.since()) };
+        let first = Version::first(self.since());
+        let description = self.description_of(name).map(str::to_owned);
+        let version = Version { name: name.to_owned(), description, metadata, ..first };
         let record = Record::new(name.to_owned(), version);
         Assistant { id: ids::assistant_of(name), record }
     }

@@ -19,6 +19,13 @@ impl Service {
         self.state.names.get(graph).map_or(graph, String::as_str)
     }
 
+    /// Returns the description of the hosted graph with a name.
+    pub(super) fn description_of(&self, name: &str) -> Option<&str> {
+        let descriptions = self.state.settings.descriptions.iter();
+        let mut of_name = descriptions.filter(|(id, _)| self.name_of(id) == name);
+        of_name.next().map(|(_, description)| description.as_str())
+    }
+
     /// Returns the names of the hosted graphs.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.state.names.values().map(String::as_str)

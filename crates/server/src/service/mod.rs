@@ -18,6 +18,7 @@ mod runs;
 mod state_messages;
 mod states;
 mod threads;
+mod tools;
 
 pub(crate) use assistants::Changes;
 pub(crate) use chat::{MessageRuns, StoredTurn, USER_SUFFIX};
@@ -30,6 +31,7 @@ use crate::chat::Protocol;
 use crate::error::{ApiError, Result};
 use crate::log::Log;
 use crate::metrics::{Counts, Metrics, OpenStream};
+use crate::setup::ModelDownload;
 use crate::translate::rows;
 use axum::extract::FromRequestParts;
 use axum::http::Method;
@@ -89,6 +91,9 @@ pub(crate) struct Settings {
     pub(crate) chat: Protocol,
     /// Models of which chats select one; the first one is that of the graphs.
     pub(crate) models: Vec<String>,
+    /// Descriptions of hosted graphs by their ids.
+    pub(crate) descriptions: BTreeMap<String, String>,
+    pub(crate) download: Option<Arc<dyn ModelDownload>>,
     pub(crate) log: Option<Log>,
 }
 
@@ -202,6 +207,10 @@ impl Service {
 
     pub(crate) fn models(&self) -> &[String] {
         &self.state.settings.models
+    }
+
+    pub(crate) fn download(&self) -> Option<&dyn ModelDownload> {
+        self.state.settings.download.as_deref()
     }
 
     pub(crate) fn chat_protocol(&self) -> Protocol {

@@ -11,6 +11,7 @@ mod client;
 mod embedded;
 mod errors;
 mod executor;
+mod first_run;
 mod front_ends;
 mod graphs;
 mod habits;

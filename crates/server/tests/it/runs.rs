@@ -220,6 +220,7 @@ async fn the_log_of_a_run_has_its_calls_and_supersteps_and_no_texts() {
     let log = client.get(&format!("{thread}/runs/{run}/log")).await.json();
     assert_eq!((&log["run_id"], &log["status"]), (&json!(run), &json!("interrupted")), "{log}");
     assert!(log["ended_at"].is_string(), "{log}");
+    assert_eq!(log["omitted"], 0, "{log}");
     let events = log["events"].as_array().expect("a list");
     let kinds: Vec<_> = events.iter().map(|one| one["event"]["type"].as_str()).collect();
     for kind in ["run_started", "checkpoint", "usage_report", "human_input_required", "done"] {

@@ -344,3 +344,32 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn the_permission_of_a_tool_is_that_of_its_first_rule_unless_it_depends_on_the_call() {
+    let policy = read(
+        r#"
+        rules = [
+            { tool = "pay", decision = "ask_human", reason = "it moves money" },
+            { tool = "save", when = "args.n > 1", decision = "allow" },
+            { tool = "read", subject = "ada", decision = "allow" },
+            { tool = "drop", decision = "deny", reason = "never" },
+            { tool = "files/*", effect = "read_only", decision = "allow" },
+        ]
+        "#,
+    )
+    .expect("a policy");
+    let asks = Permission::Asks { reason: "it moves money".to_owned() };
+    for (name, effect, expected) in [
+        ("pay", Effect::ExternalSideEffect, asks),
+        ("save", Effect::StateChange, Permission::Depends),
+        ("read", Effect::ReadOnly, Permission::Depends),
+        ("drop", Effect::ReadOnly, Permission::Denied),
+        ("files/read", Effect::ReadOnly, Permission::Allowed),
+        ("files/write", Effect::StateChange, Permission::Denied),
+        ("look", Effect::ReadOnly, Permission::Allowed),
+        ("other", Effect::StateChange, Permission::Denied),
+    ] {
+        assert_eq!(policy.permission(&spec(name, effect)), expected, "{name}");
+    }
+}

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_types::message::{ToolCall, ToolResult};
 use weftwork_types::port::Dependencies;
-use weftwork_types::tool::{ToolOutcome, ToolSpec};
+use weftwork_types::tool::{AgentTools, ToolOutcome, ToolSpec, ToolSummary};
 
 /// The default for the maximum size of a result, in bytes of JSON.
 pub const RESULT_BYTES_MAX: usize = 256 * 1024;
@@ -117,6 +117,16 @@ impl ToolRunner {
     #[must_use]
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.catalogue.iter().map(|entry| entry.spec.clone()).collect()
+    }
+
+    /// The tools with the decisions of the policy, for people.
+    #[must_use]
+    pub fn summaries(&self) -> AgentTools {
+        let summary = |spec: ToolSpec| {
+            let permission = self.policy.permission(&spec);
+            ToolSummary { spec, permission }
+        };
+        AgentTools(self.specs().into_iter().map(summary).collect())
     }
 }
 

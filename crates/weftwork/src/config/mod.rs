@@ -45,6 +45,10 @@ pub const CONFIG_VARIABLE: &str = "WEFT_CONFIG";
 /// Environment variable for the weights file of the embedded model.
 pub const WEIGHTS_VARIABLE: &str = "WEFT_MODEL_FILE";
 
+/// Environment variable for the address from which the weights of the embedded model are downloaded, in
+/// place of their publication.
+pub const WEIGHTS_URL_VARIABLE: &str = "WEFT_MODEL_URL";
+
 /// The user's data directory below `HOME` if `XDG_DATA_HOME` is not set.
 const DATA_BELOW_HOME: &str = ".local/share";
 /// The configuration file in the working directory.
@@ -131,6 +135,9 @@ pub struct Config {
     pub store: Setting<StorePlace>,
     /// The weights file of the embedded model, if one is set.
     pub model_file: Option<Setting<PathBuf>>,
+    /// The address from which the weights are downloaded, if it is not that of their publication. It
+    /// may be on the loopback device.
+    pub model_url: Option<String>,
     /// The cache folder: downloaded weights and snapshots of processed prompts.
     pub cache: Option<PathBuf>,
     /// The user's data folder, which holds the store by default.
@@ -193,6 +200,7 @@ impl Config {
             model: None,
             store: Setting { value: StorePlace::Memory, origin: Origin::Program },
             model_file: None,
+            model_url: None,
             cache: None,
             data: None,
             allow: Vec::new(),
@@ -265,6 +273,7 @@ impl Config {
                 Ok::<_, Error>(Setting { value: located(&value, &origin, surroundings)?, origin })
             })
             .transpose()?;
+        let model_url = surroundings.get(WEIGHTS_URL_VARIABLE);
         let cache = surroundings.user_folder("XDG_CACHE_HOME", ".cache");
         let data = surroundings.user_folder("XDG_DATA_HOME", DATA_BELOW_HOME);
         let providers = ProviderTable::load(&|name| surroundings.get(name), &file.providers)?;
@@ -275,6 +284,7 @@ impl Config {
             model,
             store,
             model_file,
+            model_url,
             cache,
             data,
             allow,
@@ -389,8 +399,8 @@ fn without_secrets(value: &str) -> String {
 }
 
 /// The host and port of an address on the loopback device, which the operator allows by naming it.
-#[cfg(any(feature = "mcp", feature = "remote"))]
-fn own_host(address: &str) -> Result<Option<weftwork_egress::AllowedHost>, Error> {
+#[cfg(any(feature = "local", feature = "mcp", feature = "remote"))]
+pub(crate) fn own_host(address: &str) -> Result<Option<weftwork_egress::AllowedHost>, Error> {
     let Ok(url) = url::Url::parse(address) else { return Ok(None) };
     let host = url.host().filter(|_| weftwork_egress::is_loopback(&url));
     let port = url.port_or_known_default().unwrap_or(80);

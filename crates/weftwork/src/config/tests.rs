@@ -255,3 +255,11 @@ fn the_budget_of_a_thread_is_read_from_each_source() {
     assert_eq!(code, "W0703", "{message}");
     assert!(message.contains("`token` is no limit"), "{message}");
 }
+
+#[test]
+fn the_weights_come_from_the_address_of_the_environment_if_there_is_one() {
+    assert_eq!(Home::new().load(&Flags::default()).expect("loads").model_url, None);
+    let home = Home::new().set(WEIGHTS_URL_VARIABLE, "http://127.0.0.1:80/weights");
+    let config = home.load(&Flags::default()).expect("loads");
+    assert_eq!(config.model_url.as_deref(), Some("http://127.0.0.1:80/weights"));
+}

@@ -4,13 +4,14 @@
 const PAGES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
 /// Finds the page of a code.
-pub(crate) fn find_page(code: &str) -> Option<&'static str> {
+#[must_use]
+pub fn find_page(code: &str) -> Option<&'static str> {
     let found = PAGES.binary_search_by_key(&code, |(code, _)| code).ok()?;
     PAGES.get(found).map(|(_, page)| *page)
 }
 
 /// Returns every code with the title of its page.
-pub(crate) fn page_titles() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub fn page_titles() -> impl Iterator<Item = (&'static str, &'static str)> {
     PAGES.iter().map(|(code, page)| {
         let first = page.lines().next().unwrap_or_default();
         (*code, first.split_once(": ").map_or(first, |(_, title)| title))
