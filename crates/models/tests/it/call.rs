@@ -198,6 +198,24 @@ async fn the_budget_is_asked_before_each_attempt() {
     assert!(causes(&error).is_empty(), "this call had no attempt");
 }
 
+#[tokio::test]
+async fn a_call_that_ends_before_its_first_attempt_is_withdrawn_from_the_journal() {
+    let withdrawn = |desk: &Desk| desk.log().iter().filter(|what| *what == "withdraw").count();
+    let clock = ManualClock::moved_by_sleeps();
+    let model = || ScriptedModel::from_steps(vec![Step::fails(busy()), Step::fails(busy())]);
+    let refused = Desk::new();
+    *refused.calls_left.lock().expect("a lock") = 0;
+    call(&model(), &refused.context(&clock)).await.expect_err("used up");
+    let late = Desk::new();
+    let mut ctx = late.context(&clock);
+    ctx.deadline = Some(ctx.clock.now());
+    call(&model(), &ctx).await.expect_err("late");
+    let made = Desk::new();
+    *made.calls_left.lock().expect("a lock") = 1;
+    call(&model(), &made.context(&clock)).await.expect_err("used up after an attempt");
+    assert_eq!([&refused, &late, &made].map(|desk| withdrawn(desk)), [1, 1, 0]);
+}
+
 /// The codes of the causes of an error, as they are stored.
 fn causes(error: &ModelCallError) -> Vec<String> {
     error.fault().causes().filter_map(|cause| cause.code.clone()).collect()

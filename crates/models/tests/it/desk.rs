@@ -114,6 +114,10 @@ impl Journal for Desk {
         Box::pin(async { Ok(()) })
     }
 
+    fn withdraw(&self, _key: CallKey) {
+        self.note("withdraw");
+    }
+
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {
         self.note("settle");
         let refused = takes_one(&self.settle_refuses);
