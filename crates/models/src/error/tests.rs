@@ -229,7 +229,14 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
             "provider `p` is not set up right: it has no `url`",
         ),
         (
-            ModelError::Budget(BudgetExceeded { unit: "model calls", used: 3, limit: 3 }.into()),
+            ModelError::Budget(BudgetExceeded {
+                    budget: "budget",
+                    unit: "model calls",
+                    used: 3,
+                    needed: 1,
+                    limit: 3,
+                }
+                .into()),
             "W0601",
             false,
             "budget is used up: 3 of 3 model calls; raise the limit to go on",

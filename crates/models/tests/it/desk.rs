@@ -144,7 +144,13 @@ impl Budget for DeskBudget {
     ) -> BoxFuture<'a, Result<Reservation, BudgetError>> {
         let mut left = self.0.calls_left.lock().expect("a lock");
         if *left == 0 {
-            let exceeded = BudgetExceeded { unit: "model calls", used: 1, limit: 1 };
+            let exceeded = BudgetExceeded {
+                budget: "budget",
+                unit: "model calls",
+                used: 1,
+                needed: 1,
+                limit: 1,
+            };
             return Box::pin(std::future::ready(Err(exceeded.into())));
         }
         *left -= 1;
