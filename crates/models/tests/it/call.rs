@@ -297,6 +297,32 @@ async fn a_call_that_is_dropped_leaves_its_usage_behind() {
 }
 
 #[tokio::test]
+async fn the_usage_of_a_call_that_is_cut_at_a_limit_of_time_has_the_code_of_the_limit() {
+    let second = Duration::from_secs(1);
+    for (has_budget, has_deadline, code) in
+        [(true, false, Some("W0601")), (false, true, Some("W0124")), (false, false, None)]
+    {
+        let desk = Desk::new();
+        let clock = ManualClock::new();
+        let mut ctx = desk.context(&clock);
+        ctx.deadline = has_deadline.then(|| ctx.clock.now().plus(second));
+        if has_budget {
+            let budget = LimitedBudget::new(Limits::wall_time(second), Usage::default());
+            budget.wall_time(ctx.clock.now()).expect("a limit");
+            ctx.budget = Arc::new(budget);
+        }
+        let model = ScriptedModel::from_steps(vec![Step::text("one two ").hanging()]);
+        let mut waiting = Box::pin(call(&model, &ctx));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        clock.advance(second);
+        drop(waiting);
+        let facts = desk.facts();
+        assert_eq!((facts.len(), facts[0].status), (1, UsageStatus::Cancelled));
+        assert_eq!(facts[0].error_code.as_deref(), code);
+    }
+}
+
+#[tokio::test]
 async fn a_stream_without_an_end_is_tried_again_and_what_it_showed_is_void() {
     let desk = Desk::new();
     let clock = ManualClock::moved_by_sleeps();
