@@ -234,7 +234,7 @@ pub(crate) struct CheckpointBody {
 #[derive(Debug, Clone, Default, Deserialize)]
 struct ConfigBody {
     #[serde(default)]
-    recursion_limit: Option<u32>,
+    recursion_limit: Option<NonZeroU32>,
     #[serde(default)]
     max_concurrency: Option<NonZeroU32>,
     #[serde(default)]
@@ -333,7 +333,7 @@ impl RunBody {
         configurable.extend(own);
         Ok(RunOptions {
             not_before: self.not_before(now)?,
-            step_limit: config.recursion_limit.or(usual.recursion_limit),
+            step_limit: config.recursion_limit.or(usual.recursion_limit).map(NonZeroU32::get),
             concurrency: config.max_concurrency.or(usual.max_concurrency).map(NonZeroU32::get),
             at: at.as_deref().map(ids::parse_checkpoint).transpose()?,
             within,
