@@ -149,7 +149,8 @@ impl<'a> Last<'a> {
     }
 
     /// Adds the usage of the run.
-    fn used(self, used: Option<Usage>) -> Self {
+    #[must_use]
+    pub fn used(self, used: Option<Usage>) -> Self {
         Self { used, ..self }
     }
 }

@@ -3,6 +3,7 @@
 use crate::CliError;
 use std::fmt;
 use weftwork::App;
+use weftwork::runtime::Runtime;
 use weftwork::types::Principal;
 use weftwork::types::port::Limits;
 use weftwork::types::run::RunRef;
@@ -19,13 +20,18 @@ pub struct Spent {
 impl Spent {
     /// Reads the usage of a run with a budget or a deadline; `None` for other runs.
     pub async fn of(app: &App, run: &RunRef) -> Result<Option<Self>, CliError> {
+        Self::read(app.runtime(), run).await
+    }
+
+    /// Reads the usage as [`of`](Self::of) does.
+    pub async fn read(runtime: &Runtime, run: &RunRef) -> Result<Option<Self>, CliError> {
         let who = Principal::local();
-        let options = app.store().run(&who, run).await?.new.options;
+        let options = runtime.store().run(&who, run).await?.new.options;
         if options.budget.is_none() && options.deadline.is_none() {
             return Ok(None);
         }
         let mut count = UsageCount::default();
-        app.runtime().count_usage(&who, run, &mut count).await?;
+        runtime.count_usage(&who, run, &mut count).await?;
         let used = count.used_with_time() + options.spent.unwrap_or_default();
         Ok(Some(Self { used, limits: options.budget.unwrap_or_default() }))
     }

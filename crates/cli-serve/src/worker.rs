@@ -6,9 +6,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 use weftwork::App;
 use weftwork::graph::SystemClock;
+use weftwork::store::Store;
 use weftwork::types::event::AiEvent;
 use weftwork::types::port::{Clock, RunHandle};
 use weftwork::types::run::{RunRef, RunStatus};
@@ -108,7 +110,7 @@ impl Active<'_> {
         let row = self.app.store().run(&Principal::local(), &handle.run).await;
         let graph = row.ok().map(|row| row.new.graph);
         self.line("run_begun", &handle.run, graph.as_deref(), None)?;
-        Ok(Some(Box::pin(await_end(handle))))
+        Ok(Some(Box::pin(await_end(Arc::clone(self.app.store()), handle))))
     }
 
     /// Prints that a run has ended or was released.
@@ -159,13 +161,21 @@ impl Active<'_> {
     }
 }
 
-/// Waits for the end of a run.
-async fn await_end(handle: RunHandle) -> (RunRef, Option<RunStatus>) {
+/// Waits until a run ends or is released. The status is that of the store: the outcome of a run that
+/// was released is a failure to the handle.
+async fn await_end(store: Arc<dyn Store>, handle: RunHandle) -> (RunRef, Option<RunStatus>) {
     let RunHandle { run, mut events, outcome } = handle;
     let mut released = false;
     while let Some(event) = events.next().await {
         released = matches!(event.event, AiEvent::Released { .. });
     }
-    let status = if released { None } else { Some(outcome.await.status()) };
-    (run, status)
+    if released {
+        return (run, None);
+    }
+    let outcome = outcome.await;
+    let status = match store.run(&Principal::local(), &run).await {
+        Ok(row) => row.status,
+        Err(_) => outcome.status(),
+    };
+    (run, status.is_final().then_some(status))
 }

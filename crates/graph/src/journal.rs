@@ -349,6 +349,23 @@ impl TaskJournal {
         }
     }
 
+    /// Takes back the start of a read that was not made. What processes before may have made of it
+    /// stays on record.
+    fn take_back(&self, key: CallKey) {
+        let mut known = self.lock_known();
+        let is_open =
+            |call: &CallRecord| call.state == CallState::Intent && call.effect == Effect::ReadOnly;
+        if !known.calls.get(&key).is_some_and(|call| is_open(call)) {
+            return;
+        }
+        let Some(mut call) = known.calls.remove(&key) else { return };
+        let record = Arc::make_mut(&mut call);
+        record.made = record.made.saturating_sub(1);
+        if record.made > 0 || record.possibly_paid > 0 {
+            self.book.note(call);
+        }
+    }
+
     async fn conclude_call(&self, key: CallKey, result: CallResult) -> Result<(), Fault> {
         self.check_running()?;
         let settled_at = self.clock.now();
@@ -399,6 +416,10 @@ impl Journal for TaskJournal {
             let begun = self.make_again(key).await;
             begun.map_err(|source| JournalError { name: key.0.to_string(), source })
         })
+    }
+
+    fn withdraw(&self, key: CallKey) {
+        self.take_back(key);
     }
 
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {

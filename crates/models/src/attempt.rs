@@ -19,7 +19,7 @@ use weftwork_types::canonical::{self, Hash};
 use weftwork_types::event::{AiEvent, AttemptReset};
 use weftwork_types::port::{CallContext, CallKey, Demand, EgressError, Reservation};
 use weftwork_types::usage::{Tokens, Usage, UsageFact, UsageStatus};
-use weftwork_types::{BoxFuture, InvocationId, MessageId};
+use weftwork_types::{BoxFuture, ErrorCode, InvocationId, MessageId};
 
 /// Data that all attempts of a call share.
 #[derive(Debug)]
@@ -295,6 +295,16 @@ impl<'a, 'call> Attempt<'a, 'call> {
         self.collector.cost_micro_usd().or_else(|| self.call.cost(tokens))
     }
 
+    /// Returns the limit of time that has passed, which is why the attempt is cut off.
+    fn passed_limit(&self) -> Option<ErrorCode> {
+        let now = self.ctx.clock.now();
+        if self.ctx.deadline.is_some_and(|deadline| deadline <= now) {
+            return Some(ErrorCode("W0124"));
+        }
+        let time = self.ctx.budget.wall_time(now).filter(|time| time.until <= now);
+        time.map(|time| time.exceeded().code())
+    }
+
     /// Completes the usage fact with what was received, unless it is complete.
     fn complete_fact(&mut self, error: Option<&ModelError>) {
         if self.progress != AccountState::Open {
@@ -325,6 +335,9 @@ impl Drop for Attempt<'_, '_> {
             return;
         }
         self.complete_fact(None);
+        if self.fact.status == UsageStatus::Cancelled {
+            self.fact.error_code = self.passed_limit().map(|code| code.0.to_owned());
+        }
         if let Some(mut reservation) = self.reservation.take() {
             reservation.spend(Usage::from(&self.fact));
         }

@@ -22,7 +22,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, ToolCallPart};
 use weftwork_types::message::Message;
 use weftwork_types::port::{
-    Attempts, CallContext, CallKey, CallKind, CallResult, Intent, JournalError, Opened,
+    Attempts, CallContext, CallKey, CallKind, CallResult, Intent, Journal, JournalError, Opened,
 };
 use weftwork_types::tool::Effect;
 use weftwork_types::usage::{Tokens, Usage, UsageFact};
@@ -46,15 +46,34 @@ pub struct ChatResponse {
     pub provider_call_id: Option<String>,
 }
 
+/// An announced call. If it ends before its first attempt, its announcement is withdrawn: nothing was
+/// paid.
+#[derive(Debug)]
+struct Announced<'a> {
+    key: CallKey,
+    journal: &'a dyn Journal,
+    has_begun: bool,
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        if !self.has_begun {
+            self.journal.withdraw(self.key);
+        }
+    }
+}
+
 /// Attempts of a call so far.
 #[derive(Debug, Default)]
-pub(crate) struct Tried {
+pub(crate) struct Tried<'a> {
     pub(crate) attempts: u32,
     pub(crate) used: Usage,
     /// Error of the last attempt that the provider ended.
     failed: Option<ModelError>,
     /// Id of the message that the call produces: that of its first request.
     message: Option<MessageId>,
+    /// The request of the last attempts, or of the next one.
+    announced: Option<Announced<'a>>,
 }
 
 /// A call that the journal has no outcome of.
@@ -138,12 +157,12 @@ impl ModelCaller {
 
     /// Makes a call, and continues its answer if the provider pauses it. Each request is a call of
     /// its own in the journal, so that a request whose answer is recorded is never paid again.
-    async fn make_whole(
+    async fn make_whole<'a>(
         &self,
         model: &dyn ChatModel,
         mut request: ChatRequest,
-        ctx: &CallContext,
-        tried: &mut Tried,
+        ctx: &'a CallContext,
+        tried: &mut Tried<'a>,
     ) -> Result<ChatResponse, ModelError> {
         let mut paused: Vec<ChatResponse> = Vec::new();
         loop {
@@ -161,12 +180,12 @@ impl ModelCaller {
         }
     }
 
-    async fn find_or_make(
+    async fn find_or_make<'a>(
         &self,
         model: &dyn ChatModel,
         request: ChatRequest,
-        ctx: &CallContext,
-        tried: &mut Tried,
+        ctx: &'a CallContext,
+        tried: &mut Tried<'a>,
     ) -> Result<ChatResponse, ModelError> {
         // Providers and tools may repeat what the conversation has, whichever run it is from.
         ctx.hidden.add_conversation(&request.messages);
@@ -185,6 +204,8 @@ impl ModelCaller {
             Opened::Settled { result, .. } => reuse(&name, &result.value, ctx),
             // A model call with an unknown outcome is repeated: its only effect is its cost.
             Opened::New { key } | Opened::Unknown { key, .. } => {
+                tried.announced =
+                    Some(Announced { key, journal: ctx.journal.as_ref(), has_begun: false });
                 let mut request = request;
                 capability::read_text_files(&mut request);
                 capability::note_older_media(model, &mut request);
@@ -200,12 +221,12 @@ impl ModelCaller {
 
     /// Calls the model, and after a final error its fallbacks. Each attempt of each model is one of
     /// the call.
-    async fn call_with_fallbacks(
+    async fn call_with_fallbacks<'a>(
         &self,
         model: &dyn ChatModel,
         open: OpenCall<'_>,
-        tried: &mut Tried,
-        ctx: &CallContext,
+        tried: &mut Tried<'a>,
+        ctx: &'a CallContext,
     ) -> Result<ChatResponse, ModelError> {
         let OpenCall { key, request, .. } = open;
         let message = tried.message.get_or_insert_with(|| message_id(key)).clone();
@@ -249,7 +270,7 @@ impl ModelCaller {
         &self,
         model: &dyn ChatModel,
         open: OpenCall<'_>,
-        tried: &mut Tried,
+        tried: &mut Tried<'a>,
         ctx: &'a CallContext,
     ) -> Result<(ChatResponse, Bill<'a>), ModelError> {
         let OpenCall { key, request, secrets } = open;
@@ -265,6 +286,9 @@ impl ModelCaller {
             }
             let reservation = ctx.budget.reserve(&demand).await?;
             let turn = wait_for_turn(model, request, ctx).await?;
+            if let Some(announced) = &mut tried.announced {
+                announced.has_begun = true;
+            }
             let attempt = Attempt::begin(model.info(), &call, number, reservation, ctx);
             let (bill, outcome) = attempt.run(model, request, secrets).await;
             drop(turn);

@@ -2,6 +2,7 @@
 
 use crate::RefusalKind;
 use crate::chat::FinishReason;
+use crate::protocol::UNNAMED;
 use std::fmt;
 use std::time::Duration;
 use weftwork_types::ErrorCode;
@@ -152,12 +153,13 @@ pub enum ModelError {
     },
     /// The token limit was reached inside a tool call, so its arguments are truncated.
     #[error(
-        "the answer of `{provider}` reached the token limit inside the arguments of `{tool}`; raise `max_tokens`"
+        "the answer of `{provider}` reached the token limit inside the arguments of {}; raise `max_tokens`",
+        called(tool)
     )]
     CutByLimit {
         /// The provider.
         provider: String,
-        /// The tool whose arguments are truncated.
+        /// The tool whose arguments are truncated; empty if its name is not known.
         tool: String,
     },
     /// The provider paused its answer, and did not end it when it was asked to continue.
@@ -335,6 +337,14 @@ impl ModelError {
             HIDDEN_TEXT.clone_into(reason);
         }
         self
+    }
+}
+
+/// Formats the tool of a call that was cut off.
+fn called(tool: &str) -> String {
+    match tool {
+        "" | UNNAMED => "a call whose tool has no name yet".to_owned(),
+        tool => format!("`{tool}`"),
     }
 }
 

@@ -403,10 +403,10 @@ impl FormReader {
     }
 }
 
-/// The name of the tool in a truncated choice.
+/// The name of the tool in a truncated choice; empty if it was cut off, too.
 fn cut_name(text: &str) -> String {
     let name = text.split('"').nth(3).filter(|_| text.split('"').nth(1) == Some("tool"));
-    name.unwrap_or("an unnamed tool").to_owned()
+    name.unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(crate) fn call_span(model: &dyn ChatModel) -> Span {
 /// Records the end of a call.
 pub(crate) fn record_call_end(
     span: &Span,
-    tried: &Tried,
+    tried: &Tried<'_>,
     ended: Result<&ChatResponse, &ModelError>,
 ) {
     if span.is_disabled() {

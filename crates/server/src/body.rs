@@ -1,7 +1,7 @@
 //! Bodies of requests.
 
 use crate::error::{ApiError, Result};
-use crate::input::{self, Ignored};
+use crate::input::{self, Ignored, NewIds};
 use crate::translate::assistant::Assistant;
 use crate::translate::ids;
 use crate::translate::stream::Requested;
@@ -234,7 +234,7 @@ pub(crate) struct CheckpointBody {
 #[derive(Debug, Clone, Default, Deserialize)]
 struct ConfigBody {
     #[serde(default)]
-    recursion_limit: Option<u32>,
+    recursion_limit: Option<NonZeroU32>,
     #[serde(default)]
     max_concurrency: Option<NonZeroU32>,
     #[serde(default)]
@@ -260,9 +260,14 @@ impl RunBody {
 
     /// Returns the input of the run.
     /// Members that the graph does not have are left out.
-    pub(crate) fn input(&self, graph: &CompiledGraph, ignored: &mut Ignored) -> Result<RunInput> {
+    pub(crate) fn input(
+        &self,
+        graph: &CompiledGraph,
+        ids: &mut NewIds,
+        ignored: &mut Ignored,
+    ) -> Result<RunInput> {
         if let Some(command) = &self.command {
-            return command.read(graph, ignored).map(RunInput::Command);
+            return command.read(graph, ids, ignored).map(RunInput::Command);
         }
         if self.input.is_null() {
             return Ok(RunInput::Continue);
@@ -270,7 +275,7 @@ impl RunBody {
         let plan = graph.plan();
         let is_input = |name: &str| plan.channel_idx(name).is_some_and(|at| plan.is_input(at));
         let had_members = self.input.as_object().is_some_and(|members| !members.is_empty());
-        let input = input::read_writes(graph, self.input.clone(), &is_input, ignored)?;
+        let input = input::read_writes(graph, self.input.clone(), &is_input, ids, ignored)?;
         if had_members && input.as_object().is_some_and(Map::is_empty) {
             let known: Vec<_> = plan.channel_names().filter(|name| is_input(name)).collect();
             return Err(ApiError::invalid(format!(
@@ -328,7 +333,7 @@ impl RunBody {
         configurable.extend(own);
         Ok(RunOptions {
             not_before: self.not_before(now)?,
-            step_limit: config.recursion_limit.or(usual.recursion_limit),
+            step_limit: config.recursion_limit.or(usual.recursion_limit).map(NonZeroU32::get),
             concurrency: config.max_concurrency.or(usual.max_concurrency).map(NonZeroU32::get),
             at: at.as_deref().map(ids::parse_checkpoint).transpose()?,
             within,
@@ -389,7 +394,12 @@ impl CheckpointBody {
 }
 
 impl CommandBody {
-    fn read(&self, graph: &CompiledGraph, ignored: &mut Ignored) -> Result<RunCommand> {
+    fn read(
+        &self,
+        graph: &CompiledGraph,
+        ids: &mut NewIds,
+        ignored: &mut Ignored,
+    ) -> Result<RunCommand> {
         let is_known = |name: &str| graph.plan().channel_idx(name).is_some();
         let update = match self.update.clone() {
             None | Some(Value::Null) => Vec::new(),
@@ -399,7 +409,7 @@ impl CommandBody {
                     let (name, value): (String, Value) = serde_json::from_value(pair)
                         .map_err(|_| ApiError::invalid("`command.update` has an element that is no pair of a name and a value"))?;
                     if is_known(&name) {
-                        let value = input::read_value(graph, &name, value)?;
+                        let value = input::read_value(graph, &name, value, ids)?;
                         update.push((name, value));
                     } else {
                         ignored.add(name);
@@ -407,7 +417,7 @@ impl CommandBody {
                 }
                 update
             }
-            Some(update) => match input::read_writes(graph, update, &is_known, ignored)? {
+            Some(update) => match input::read_writes(graph, update, &is_known, ids, ignored)? {
                 Value::Object(members) => members.into_iter().collect(),
                 _ => return Err(ApiError::invalid("`command.update` is an object or a list")),
             },

@@ -157,9 +157,9 @@ impl From<StoreError> for ApiError {
             StoreError::Fenced { .. }
             | StoreError::NotRequeued { .. }
             | StoreError::BelongsToInstance { .. }
-            | StoreError::MailboxClosed { .. }
-            | StoreError::KeyReused { .. } => StatusCode::CONFLICT,
+            | StoreError::MailboxClosed { .. } => StatusCode::CONFLICT,
             StoreError::Conflict { .. }
+            | StoreError::KeyReused { .. }
             | StoreError::BadNamespace { .. }
             | StoreError::BadKey { .. }
             | StoreError::BadValue { .. }

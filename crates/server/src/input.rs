@@ -6,8 +6,10 @@ use crate::translate::messages;
 use axum::http::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 use std::fmt::Write;
+use uuid::Uuid;
 use weftwork_graph::CompiledGraph;
-use weftwork_types::MessageId;
+use weftwork_types::canonical::first_128;
+use weftwork_types::{MessageId, ThreadId};
 
 /// Header with the names of ignored members.
 const HEADER: &str = "x-ignored-input";
@@ -61,6 +63,37 @@ impl Ignored {
     }
 }
 
+/// Source of ids for messages that come without one. A request with an idempotency key gets the same ids
+/// each time, so that it equals its repetition.
+#[derive(Debug)]
+pub(crate) enum NewIds {
+    Random,
+    /// Text that no other request has, and the number of ids that were made of it.
+    Derived {
+        seed: String,
+        count: usize,
+    },
+}
+
+impl NewIds {
+    pub(crate) fn of_request(thread: &ThreadId, key: Option<&str>) -> Self {
+        key.map_or(Self::Random, |key| {
+            // The thread, because a copy of it may get the key again once the original was deleted.
+            Self::Derived { seed: format!("message\u{0}{thread}\u{0}{key}"), count: 0 }
+        })
+    }
+
+    pub(crate) fn make(&mut self) -> MessageId {
+        MessageId::from_uuid(match self {
+            Self::Random => Uuid::new_v4(),
+            Self::Derived { seed, count } => {
+                *count += 1;
+                Uuid::from_u128(first_128(&format!("{seed}\u{0}{count}")))
+            }
+        })
+    }
+}
+
 fn write_encoded(listed: &mut String, letter: char) {
     let mut bytes = [0; 4];
     for byte in letter.encode_utf8(&mut bytes).bytes() {
@@ -76,13 +109,14 @@ pub(crate) fn read_changes(
     values: Value,
     ignored: &mut Ignored,
 ) -> Result<Value> {
+    let ids = &mut NewIds::Random;
     let is_known = |name: &str| graph.plan().channel_idx(name).is_some();
     match values {
         Value::Array(all) => {
-            let all = all.into_iter().map(|one| read_writes(graph, one, &is_known, ignored));
+            let all = all.into_iter().map(|one| read_writes(graph, one, &is_known, ids, ignored));
             all.collect::<Result<Vec<_>>>().map(Value::Array)
         }
-        one => read_writes(graph, one, &is_known, ignored),
+        one => read_writes(graph, one, &is_known, ids, ignored),
     }
 }
 
@@ -92,6 +126,7 @@ pub(crate) fn read_writes(
     graph: &CompiledGraph,
     input: Value,
     is_taken: &dyn Fn(&str) -> bool,
+    ids: &mut NewIds,
     ignored: &mut Ignored,
 ) -> Result<Value> {
     let Value::Object(members) = input else { return Ok(input) };
@@ -99,7 +134,7 @@ pub(crate) fn read_writes(
     let mut taken = Map::new();
     for (name, value) in members {
         if takes_all || is_taken(&name) {
-            let value = read_value(graph, &name, value)?;
+            let value = read_value(graph, &name, value, ids)?;
             taken.insert(name, value);
         } else {
             ignored.add(name);
@@ -109,12 +144,16 @@ pub(crate) fn read_writes(
 }
 
 /// Returns the value of a channel, with messages in the shape of states.
-pub(crate) fn read_value(graph: &CompiledGraph, channel: &str, value: Value) -> Result<Value> {
+pub(crate) fn read_value(
+    graph: &CompiledGraph,
+    channel: &str,
+    value: Value,
+    ids: &mut NewIds,
+) -> Result<Value> {
     if !graph.holds_messages(channel) || value.is_null() {
         return Ok(value);
     }
-    let mut make_id = || MessageId::from_uuid(uuid::Uuid::new_v4());
-    messages::read(value, &mut make_id)
+    messages::read(value, &mut || ids.make())
         .map_err(|problem| ApiError::invalid(format!("`{channel}`: {problem}")))
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn document() -> Value {
                 let schema = json!({"type": "string"});
                 json!({"name": name, "in": "path", "required": true, "schema": schema})
             })
-            .chain((*members == RUN_BODY).then(|| {
+            .chain((*members == RUN_BODY || *path == "/chat/{agent}").then(|| {
                 let schema = json!({"type": "string", "maxLength": 255});
                 let what = "A repeated request with this key has the run of the first one.";
                 json!({"name": "Idempotency-Key", "in": "header", "description": what, "schema": schema})

@@ -520,6 +520,8 @@ export type ReachedLimit = {
   unit: string;
   /** Amount used and reserved, in this unit. */
   used: number;
+  /** Amount that the next call needs, in this unit, if less than that was left. */
+  needed?: number | null;
   /** Amount allowed, in this unit. */
   limit: number;
 };

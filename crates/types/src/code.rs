@@ -102,6 +102,9 @@ pub struct ReachedLimit {
     pub unit: String,
     /// Amount used and reserved, in this unit.
     pub used: u64,
+    /// Amount that the next call needs, in this unit, if less than that was left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<u64>,
     /// Amount allowed, in this unit.
     pub limit: u64,
 }

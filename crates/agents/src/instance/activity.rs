@@ -73,7 +73,8 @@ impl Activity {
         self
     }
 
-    /// Sets the idempotency key: a repeated activity with the same key and content is accepted once.
+    /// Sets the idempotency key: a repeated activity with the same key and content is accepted once, with
+    /// the times of the first one.
     /// The key is unique within the organisation, not empty, and does not begin with `weft:`.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());

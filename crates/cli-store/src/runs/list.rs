@@ -1,13 +1,14 @@
 //! `weft runs list`: lists runs, newest first.
 
 use crate::args::RunList;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork::graph::SystemClock;
 use weftwork::runtime::deleted_runs::{deleted_runs, of_server};
 use weftwork::store::thread::{Direction, ThreadKey};
 use weftwork::store::{
-    RunRow, SearchFrom, Store, StoreError, StoreItems, ThreadOrder, ThreadQuery, ThreadRow,
+    InterruptRow, RunRow, SearchFrom, Store, StoreError, StoreItems, ThreadOrder, ThreadQuery,
+    ThreadRow,
 };
 use weftwork::types::run::RunStatus;
 use weftwork::types::{Principal, ThreadId, Timestamp};
@@ -22,8 +23,8 @@ const THREADS_AT_ONCE: usize = 100;
 
 pub(super) async fn list(args: &RunList, context: &CommandContext) -> Result<Exit, CliError> {
     let thread = args.thread.as_ref().map(ThreadId::new).transpose()?;
-    let (rows, left) = match &thread {
-        None if context.is_new() => (Vec::new(), BTreeSet::new()),
+    let (rows, left, questions) = match &thread {
+        None if context.is_new() => (Vec::new(), BTreeSet::new(), BTreeMap::new()),
         thread => {
             let store = match thread {
                 Some(thread) => context.store_of(thread)?,
@@ -38,7 +39,11 @@ pub(super) async fn list(args: &RunList, context: &CommandContext) -> Result<Exi
                 true => with_orphans(store.as_ref()).await?,
                 false => BTreeSet::new(),
             };
-            (rows, left)
+            let questions = match args.json {
+                true => BTreeMap::new(),
+                false => questions_of(store.as_ref(), &rows).await?,
+            };
+            (rows, left, questions)
         }
     };
     if args.json {
@@ -55,7 +60,8 @@ pub(super) async fn list(args: &RunList, context: &CommandContext) -> Result<Exi
     for row in rows {
         let at = &row.new.at;
         let is_left = row.status == RunStatus::Running && left.contains(&at.thread);
-        let status = if is_left { NOT_FINISHED } else { state_of(&row) };
+        let questions = questions.get(&at.thread).map_or(&[][..], Vec::as_slice);
+        let status = if is_left { NOT_FINISHED } else { state_of(&row, questions) };
         table.row([
             at.run.to_string(),
             at.thread.to_string(),
@@ -66,6 +72,25 @@ pub(super) async fn list(args: &RunList, context: &CommandContext) -> Result<Exi
     }
     table.write(&context.terminal)?;
     Ok(Exit::Done)
+}
+
+/// Returns the questions of the threads of runs that ended at one.
+async fn questions_of(
+    store: &dyn Store,
+    rows: &[RunRow],
+) -> Result<BTreeMap<ThreadId, Vec<InterruptRow>>, CliError> {
+    let asked = rows.iter().filter(|row| row.status == RunStatus::Interrupted);
+    let threads: BTreeSet<_> = asked.map(|row| &row.new.at.thread).collect();
+    let mut questions = BTreeMap::new();
+    for thread in threads {
+        match store.interrupts(&Principal::local(), thread).await {
+            Ok(rows) => questions.insert(thread.clone(), rows),
+            // The thread was deleted meanwhile.
+            Err(StoreError::NotFound { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+    }
+    Ok(questions)
 }
 
 /// Returns the newest runs of a thread that fulfil the conditions.

@@ -3,8 +3,8 @@
 use super::find_run;
 use serde_json::{Value, json};
 use weftwork::store::{RunRow, Store};
-use weftwork::types::RunId;
 use weftwork::types::run::{RunInput, RunOutcome, RunStatus};
+use weftwork::types::{Principal, RunId};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
@@ -31,9 +31,10 @@ pub(super) async fn show(
     let unfinished = !row.status.is_final();
     let is_left = unfinished && with_orphans(store.as_ref()).await?.contains(&row.new.at.thread);
     write_request(&row, terminal)?;
+    let questions = store.interrupts(&Principal::local(), &row.new.at.thread).await?;
     let status = match row.status {
         RunStatus::Running if is_left => NOT_FINISHED,
-        _ => state_of(&row),
+        _ => state_of(&row, &questions),
     };
     write_field("status", status, terminal)?;
     write_progress(&row, terminal)?;

@@ -4,7 +4,7 @@ use super::find_run;
 use crate::args::{After, Watch};
 use futures_util::StreamExt;
 use serde::Serialize;
-use weftwork::runtime::OutputStream;
+use weftwork::runtime::{OutputStream, Runtime};
 use weftwork::store::{RunRow, Store, StoreError};
 use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
@@ -13,12 +13,13 @@ use weftwork::types::{Principal, RunId};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
-use weftwork_cli_base::follow::{Last, tell_end, to_json_line};
+use weftwork_cli_base::follow::{Last, tell_end, to_json_line, usage_unread};
 use weftwork_cli_base::frames::frame_to_json;
 use weftwork_cli_base::position;
 use weftwork_cli_base::question;
 use weftwork_cli_base::shell;
 use weftwork_cli_base::signals::{Signal, Signals};
+use weftwork_cli_base::spent::Spent;
 use weftwork_cli_base::states::with_orphans;
 use weftwork_cli_base::terminal::{Terminal, summarize_event};
 
@@ -62,8 +63,7 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
                 return Ok(signal.exit());
             }
             let outcome = runtime.watch(&Principal::local(), &row.new.at, Position::START).await?;
-            return print_end(store.as_ref(), &row, &outcome.outcome.await, args.json, terminal)
-                .await;
+            return print_end(&runtime, &row, &outcome.outcome.await, args.json, terminal).await;
         }
         (None, None) => Position::START,
         (None, Some(After::Event(after))) => after,
@@ -90,7 +90,7 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
         at = event.position().unwrap_or(at);
         print_event(&event, args.json, terminal)?;
     }
-    print_end(store.as_ref(), &row, &outcome.await, args.json, terminal).await
+    print_end(&runtime, &row, &outcome.await, args.json, terminal).await
 }
 
 /// Prints the frames of a run, up to the signal that stopped the command.
@@ -120,7 +120,7 @@ async fn print_frames(
 
 /// Prints the end of a run.
 async fn print_end(
-    store: &dyn Store,
+    runtime: &Runtime,
     row: &RunRow,
     outcome: &RunOutcome,
     as_json: bool,
@@ -128,9 +128,16 @@ async fn print_end(
 ) -> Result<Exit, CliError> {
     let run = &row.new.at;
     let thread = &row.new.at.thread;
+    let store = runtime.store().as_ref();
     if as_json {
         let model = row.new.options.model.clone();
-        terminal.line(to_json_line(&Last::new(run, model, None, outcome))?)?;
+        // The outcome is reported even if the usage cannot be read.
+        let spent = Spent::read(runtime, run).await.unwrap_or_else(|error| {
+            terminal.note(usage_unread(&error));
+            None
+        });
+        let last = Last::new(run, model, None, outcome).used(spent.map(|spent| spent.used));
+        terminal.line(to_json_line(&last)?)?;
     }
     let exit = tell_end(store, run, outcome, terminal).await;
     if exit == Exit::Waiting {

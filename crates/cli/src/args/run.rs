@@ -117,7 +117,7 @@ pub(crate) struct RunFlags {
     /// Reuse recorded calls of the branch of `--at` instead of making them again
     #[arg(long, requires = "at")]
     reuse_calls: bool,
-    /// Key of the request: a repetition with the same key shows the first run
+    /// Key of the request: a repetition with the same key shows the first run, whose deadline holds
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
 }

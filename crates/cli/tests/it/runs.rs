@@ -55,7 +55,7 @@ fn a_run_requeued_with_leave_waits_for_a_worker() {
     let came = run_trial(&home, None, &["runs", "requeue", &run, "--leave"]);
     assert_eq!(came.status, Some(0), "{came:?}");
     assert_eq!(came.errors, format!("requeued run {run} of thread t for a worker\n"));
-    assert!(run_trial(&home, None, &["threads", "list"]).out.contains("not started"));
+    assert!(run_trial(&home, None, &["threads", "list"]).out.contains("not finished"));
     let came = run_trial(&home, None, &["runs", "requeue", &run, "--leave"]);
     assert!(came.errors.contains("error[W0202]"), "{came:?}");
     // An answer without a known question does not start the run.
@@ -65,7 +65,7 @@ fn a_run_requeued_with_leave_waits_for_a_worker() {
         assert!(came.errors.contains("error[W0709]"), "{came:?}");
         assert!(came.errors.contains("its last run is unfinished"), "{came:?}");
     }
-    assert!(run_trial(&home, None, &["threads", "list"]).out.contains("not started"));
+    assert!(run_trial(&home, None, &["threads", "list"]).out.contains("not finished"));
     let came = run_trial(&home, None, &["threads", "resume", "t"]);
     assert_eq!(came.status, Some(0), "{came:?}");
 }

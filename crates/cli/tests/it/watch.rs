@@ -57,8 +57,14 @@ fn runs_are_listed_and_shown() {
         let said = ["run", "desk", "--thread", thread, "--input", "What is 6 times 7?"];
         assert_eq!(weft(&home, &said).status, Some(0));
     }
-    let asked = ["run", "desk", "--thread", "c", "--input", "Refund order A1001, amount 25."];
-    assert_eq!(weft(&home, &asked).status, Some(3));
+    let limited = ["run", "desk", "--thread", "c", "--budget", "calls=9"];
+    let asked = [&limited[..], &["--input", "Refund order A1001, amount 25.", "--json"]].concat();
+    let asked = weft(&home, &asked);
+    assert_eq!(asked.status, Some(3));
+    let used = |lines: &[Value]| lines.last().expect("the outcome")["used"].clone();
+    let watched = weft(&home, &["runs", "watch", &newest(&home), "--json"]).out;
+    assert_eq!(used(&lines(&watched)), used(&lines(&asked.out)));
+    assert_eq!(used(&lines(&watched))["model_calls"], 1);
     let threads = |args: &[&str]| -> Vec<String> {
         let listed = weft(&home, &[&["runs", "list", "--json"][..], args].concat()).out;
         let thread = |row: &Value| row["new"]["at"]["thread"].as_str().expect("an id").to_owned();

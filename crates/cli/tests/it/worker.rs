@@ -66,7 +66,7 @@ fn takes_over_and_drains(home: &Home) {
     assert!(came.errors.contains("draining: 1 active runs"), "{came:?}");
     assert!(came.errors.ends_with("drained\n"), "{came:?}");
     let shown = weft(home, &["runs", "show", &run]).out;
-    assert!(shown.contains("status   not started"), "{shown}");
+    assert!(shown.contains("status   not finished"), "{shown}");
     // The next worker takes it over at once; a request to cancel the run reaches it.
     let mut worker = Worker::start(home, &[]);
     assert_eq!(worker.line()["run"], begun["run"]);

@@ -439,7 +439,7 @@ impl RuntimeError {
             Self::Node(fault) => fault.clone(),
             Self::DeadlinePassed { limit_ms } if *limit_ms > 0 => {
                 let unit = "ms until the deadline".to_owned();
-                let limit = ReachedLimit { unit, used: *limit_ms, limit: *limit_ms };
+                let limit = ReachedLimit { unit, used: *limit_ms, needed: None, limit: *limit_ms };
                 Fault::new(self.code(), self.to_string()).with_limit(limit)
             }
             other => Fault::new(other.code(), other.to_string()).with_sources_of(other),

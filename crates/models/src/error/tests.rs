@@ -217,6 +217,12 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
             "call of `p:m` cannot be recorded: the weights are missing",
         ),
         (
+            ModelError::CutByLimit { provider: provider.clone(), tool: String::new() },
+            "W0315",
+            false,
+            "the answer of `p` reached the token limit inside the arguments of a call whose tool has no name yet; raise `max_tokens`",
+        ),
+        (
             ModelError::CutByLimit { provider: provider.clone(), tool: text("refund") },
             "W0315",
             false,
@@ -229,7 +235,16 @@ fn what_goes_wrong_on_our_side_has_a_code_and_tells_what_to_do() {
             "provider `p` is not set up right: it has no `url`",
         ),
         (
-            ModelError::Budget(BudgetExceeded { unit: "model calls", used: 3, limit: 3 }.into()),
+            ModelError::Budget(
+                BudgetExceeded {
+                    budget: "budget",
+                    unit: "model calls",
+                    used: 3,
+                    needed: 1,
+                    limit: 3,
+                }
+                .into(),
+            ),
             "W0601",
             false,
             "budget is used up: 3 of 3 model calls; raise the limit to go on",

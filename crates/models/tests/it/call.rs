@@ -198,6 +198,24 @@ async fn the_budget_is_asked_before_each_attempt() {
     assert!(causes(&error).is_empty(), "this call had no attempt");
 }
 
+#[tokio::test]
+async fn a_call_that_ends_before_its_first_attempt_is_withdrawn_from_the_journal() {
+    let withdrawn = |desk: &Desk| desk.log().iter().filter(|what| *what == "withdraw").count();
+    let clock = ManualClock::moved_by_sleeps();
+    let model = || ScriptedModel::from_steps(vec![Step::fails(busy()), Step::fails(busy())]);
+    let refused = Desk::new();
+    *refused.calls_left.lock().expect("a lock") = 0;
+    call(&model(), &refused.context(&clock)).await.expect_err("used up");
+    let late = Desk::new();
+    let mut ctx = late.context(&clock);
+    ctx.deadline = Some(ctx.clock.now());
+    call(&model(), &ctx).await.expect_err("late");
+    let made = Desk::new();
+    *made.calls_left.lock().expect("a lock") = 1;
+    call(&model(), &made.context(&clock)).await.expect_err("used up after an attempt");
+    assert_eq!([&refused, &late, &made].map(|desk| withdrawn(desk)), [1, 1, 0]);
+}
+
 /// The codes of the causes of an error, as they are stored.
 fn causes(error: &ModelCallError) -> Vec<String> {
     error.fault().causes().filter_map(|cause| cause.code.clone()).collect()
@@ -276,6 +294,32 @@ async fn a_call_that_is_dropped_leaves_its_usage_behind() {
     assert_eq!(facts[0].tokens.output, 2);
     assert_eq!(desk.booked(), facts, "a cancelled attempt is billed");
     assert_eq!(desk.log()[desk.log().len() - 3..], ["release 2", "emit usage_report", "book 1"]);
+}
+
+#[tokio::test]
+async fn the_usage_of_a_call_that_is_cut_at_a_limit_of_time_has_the_code_of_the_limit() {
+    let second = Duration::from_secs(1);
+    for (has_budget, has_deadline, code) in
+        [(true, false, Some("W0601")), (false, true, Some("W0124")), (false, false, None)]
+    {
+        let desk = Desk::new();
+        let clock = ManualClock::new();
+        let mut ctx = desk.context(&clock);
+        ctx.deadline = has_deadline.then(|| ctx.clock.now().plus(second));
+        if has_budget {
+            let budget = LimitedBudget::new(Limits::wall_time(second), Usage::default());
+            budget.wall_time(ctx.clock.now()).expect("a limit");
+            ctx.budget = Arc::new(budget);
+        }
+        let model = ScriptedModel::from_steps(vec![Step::text("one two ").hanging()]);
+        let mut waiting = Box::pin(call(&model, &ctx));
+        assert!(futures_util::poll!(&mut waiting).is_pending());
+        clock.advance(second);
+        drop(waiting);
+        let facts = desk.facts();
+        assert_eq!((facts.len(), facts[0].status), (1, UsageStatus::Cancelled));
+        assert_eq!(facts[0].error_code.as_deref(), code);
+    }
 }
 
 #[tokio::test]

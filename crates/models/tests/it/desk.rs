@@ -114,6 +114,10 @@ impl Journal for Desk {
         Box::pin(async { Ok(()) })
     }
 
+    fn withdraw(&self, _key: CallKey) {
+        self.note("withdraw");
+    }
+
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {
         self.note("settle");
         let refused = takes_one(&self.settle_refuses);
@@ -140,7 +144,13 @@ impl Budget for DeskBudget {
     ) -> BoxFuture<'a, Result<Reservation, BudgetError>> {
         let mut left = self.0.calls_left.lock().expect("a lock");
         if *left == 0 {
-            let exceeded = BudgetExceeded { unit: "model calls", used: 1, limit: 1 };
+            let exceeded = BudgetExceeded {
+                budget: "budget",
+                unit: "model calls",
+                used: 1,
+                needed: 1,
+                limit: 1,
+            };
             return Box::pin(std::future::ready(Err(exceeded.into())));
         }
         *left -= 1;

@@ -20,6 +20,7 @@ use tracing::Instrument as _;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Finished, Run as GraphRun, StateQuery, out_of_node};
 use weftwork_store::{InterruptRow, RunRow, StoreError};
+use weftwork_types::code::Phase;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask};
 use weftwork_types::port::Budget;
@@ -221,9 +222,18 @@ impl ClaimedRun {
                     Err(RuntimeError::Node(fault)) if !self.will_repeat(&fault) => {
                         RunOutcome::Failed { fault }
                     }
-                    Err(
-                        error @ (RuntimeError::DeadlinePassed { .. } | RuntimeError::Budget(_)),
-                    ) => RunOutcome::Failed { fault: error.fault() },
+                    // The deadline had passed before any node.
+                    Err(error @ RuntimeError::DeadlinePassed { limit_ms: 0 }) => {
+                        RunOutcome::Failed { fault: error.fault() }
+                    }
+                    Err(RuntimeError::DeadlinePassed { .. }) => {
+                        let limit_ms = self.time_to_deadline_ms();
+                        let error = RuntimeError::DeadlinePassed { limit_ms };
+                        RunOutcome::Failed { fault: error.fault().in_phase(Phase::Node) }
+                    }
+                    Err(error @ RuntimeError::Budget(_)) => {
+                        RunOutcome::Failed { fault: error.fault().in_phase(Phase::Node) }
+                    }
                     Err(error) => return Err(error),
                 };
                 return Ok(Some(ready_outcome(self.end_unfinished(&local, writer, ended).await?)));
@@ -235,6 +245,13 @@ impl ClaimedRun {
         let outcome = RunOutcome::Completed { output: state.values };
         let wakes_at = wakes_at(&state.interrupts, began);
         Ok(Some(ready_outcome(writer.leave(outcome, state.interrupts, wakes_at).await?)))
+    }
+
+    /// Returns the time that the deadline gave the run when it was accepted, in milliseconds.
+    fn time_to_deadline_ms(&self) -> u64 {
+        let new = &self.row.new;
+        let time = new.options.deadline.map(|deadline| deadline.since(new.created_at));
+        u64::try_from(time.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Records that this process executes the run, and returns the number of earlier processes that

@@ -30,7 +30,8 @@ impl RunResources {
             let usage = StoredUsage { store: run.context.store.as_ref(), who: &run.who };
             // Usage of this run is in `used` already.
             let used = used + usage.of_other_runs(&run.claim.at).await?;
-            budget = Arc::new(BudgetWithin::new(budget, LimitedBudget::new(limits, used)));
+            let of_thread = LimitedBudget::new(limits, used).named("thread budget");
+            budget = Arc::new(BudgetWithin::new(budget, of_thread));
         }
         let options = &run.row.new.options;
         // These limits hold for the run together with those that it continues.

@@ -142,7 +142,7 @@ impl Runtime {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?;
         let handle = Follow { log: self.log(who.clone(), at.clone()), graph }.handle(after);
-        Ok(self.until_closed(handle))
+        Ok(self.until_closed(who, handle))
     }
 
     /// Waits for the end of a run, in whichever process it is executed, and returns its outcome as
@@ -159,8 +159,8 @@ impl Runtime {
 
     /// Returns a handle for a run that another process executes, or that was accepted before.
     pub(super) fn handle_of(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
-        let handle = Follow { log: self.log(who, at), graph }.handle(Position::START);
-        self.until_closed(handle)
+        let handle = Follow { log: self.log(who.clone(), at), graph }.handle(Position::START);
+        self.until_closed(&who, handle)
     }
 
     pub(super) fn log(&self, who: Principal, at: RunRef) -> RunLog {

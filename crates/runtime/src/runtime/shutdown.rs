@@ -3,12 +3,13 @@
 use super::core::Runtime;
 use super::execution::stopped_outcome;
 use futures_util::{FutureExt, StreamExt, stream};
+use std::future::pending;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
-use weftwork_types::RunId;
 use weftwork_types::port::RunHandle;
+use weftwork_types::{Principal, RunId};
 
 /// Interval at which to check that all runs have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -22,7 +23,8 @@ impl Runtime {
     /// do not complete their superstep within `grace`, in machine time, are interrupted there;
     /// their work since the last commit is repeated, except recorded calls.
     ///
-    /// Then the handles of runs that are followed end, those of waiting runs too.
+    /// Then the handles of runs that are followed end, those of waiting runs too. The handle of a run
+    /// that has ended has its outcome.
     ///
     /// Returns the runs that could not be released because their store accepted no writes: others
     /// take them over as from a dead worker. The stream of a released run ends with
@@ -50,13 +52,23 @@ impl Runtime {
         Ok(left)
     }
 
-    /// Ends the handle of a followed run when this process has shut down: its events, once those
-    /// that are available have been read, and its outcome, as one that is not known here.
-    pub(super) fn until_closed(&self, handle: RunHandle) -> RunHandle {
+    /// Ends the handle of a followed run when this process has shut down and the run has not ended:
+    /// its events, once those that are available have been read, and its outcome, as one that is not
+    /// known here.
+    pub(super) fn until_closed(&self, who: &Principal, handle: RunHandle) -> RunHandle {
         let RunHandle { run, mut events, mut outcome } = handle;
         let closed = || {
-            let shutdown = Arc::clone(&self.0.context.shutdown);
-            Box::pin(async move { shutdown.closed().await })
+            let context = Arc::clone(&self.0.context);
+            let who = who.clone();
+            let run = run.clone();
+            Box::pin(async move {
+                context.shutdown.closed().await;
+                let row = context.store.run(&who, &run).await;
+                if row.is_ok_and(|row| row.status.is_final()) {
+                    // The end is in the store, and the handle reads it there.
+                    pending::<()>().await;
+                }
+            })
         };
         let mut events_end = closed();
         let outcome_ends = closed();

@@ -173,7 +173,8 @@ impl ThreadRun {
     }
 
     /// Key under which a repeated request returns the first one's run. It is unique within the
-    /// organisation, not empty, and does not begin with `weft:`.
+    /// organisation, not empty, and does not begin with `weft:`. Times are not compared: those of the
+    /// first request hold.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.options.idempotency_key = Some(key.into());
         self

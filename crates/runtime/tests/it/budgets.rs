@@ -484,7 +484,8 @@ async fn a_run_without_a_budget_fails() {
     let (code, message) = failed(ended.outcome().clone());
     assert_eq!(code, "W0603");
     assert_eq!(message, "the budget of the run cannot be checked: it is offline");
-    let exceeded = BudgetExceeded { unit: "tokens", used: 3, limit: 3 };
+    let exceeded =
+        BudgetExceeded { budget: "budget", unit: "tokens", used: 3, needed: 1, limit: 3 };
     assert_eq!(BudgetError::from(exceeded).fault().code, "W0601");
 }
 

@@ -442,6 +442,43 @@ async fn calls_that_were_cut_off_in_order_are_on_record_as_begun() {
 }
 
 #[tokio::test]
+async fn a_read_that_was_withdrawn_is_not_on_record_as_begun() {
+    let outside = Outside::new();
+    let graph = Graph::<Log>::new("withdrawn")
+        .with(outside.clone())
+        .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
+            for name in ["never", "once"] {
+                let intent = Intent {
+                    kind: CallKind::Model,
+                    name: name.to_owned(),
+                    input: hash(&json!(name)),
+                    call_id: None,
+                    effect: Effect::ReadOnly,
+                    attempts: Attempts::Each,
+                };
+                let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
+                    return Err(NodeError::message("was recorded"));
+                };
+                if name == "never" || outside.made() > 0 {
+                    ctx.calls().journal.withdraw(key);
+                } else {
+                    outside.make();
+                }
+            }
+            Err(NodeError::message("stopped"))
+        })
+        .edge(START, "a")
+        .build()
+        .expect("sound");
+    let bench = Bench::on(store(), graph).await;
+    for outcome in [bench.start(json!({})).await, bench.proceed().await] {
+        assert!(matches!(outcome, RunOutcome::Failed { .. }), "{outcome:?}");
+        let found = records(&*bench.store).await;
+        assert_eq!((&*found[0].name, counts(&found)), ("once", vec![(1, 1, 0)]));
+    }
+}
+
+#[tokio::test]
 async fn another_attempt_finds_effects_and_makes_reads_again() {
     let outside = Outside::new();
     let graph = Graph::<Log>::new("retry")
@@ -549,6 +586,7 @@ on_each_store![
     what_processes_died_in_is_possibly_paid,
     a_person_is_asked_anew_about_what_was_begun_because_of_an_answer,
     calls_that_were_cut_off_in_order_are_on_record_as_begun,
+    a_read_that_was_withdrawn_is_not_on_record_as_begun,
     another_attempt_finds_effects_and_makes_reads_again,
     calls_in_graphs_that_a_node_calls_are_told_apart_and_found_again;
     each_step:

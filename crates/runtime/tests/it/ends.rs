@@ -16,6 +16,7 @@ use weftwork_store::{Commit, NewRun, Store, StoreError};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
+use weftwork_types::code::Phase;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Attempts, CallKind, CallResult, Clock, GraphExecutor, Intent, Opened};
@@ -283,6 +284,31 @@ async fn open_questions(bench: &Bench) -> Vec<InterruptId> {
     let state = opened.view().state().await.expect("reads");
     assert_eq!(state.interrupts.iter().map(|asked| asked.id).collect::<Vec<_>>(), inbox);
     inbox
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_deadline_has_the_time_from_the_acceptance_of_the_run() {
+    let begun = Arc::new(tokio::sync::Notify::new());
+    let clock = Arc::new(ManualClock::new());
+    let store = Faulty::new(crate::support::store());
+    let late = clock.clone();
+    store.interfere(move |point, moment, commit| {
+        if name(point, commit) == "claim" && moment == Moment::Before {
+            late.advance(Duration::from_millis(400));
+        }
+        Ok(Duration::ZERO)
+    });
+    let bench = Bench::with_clock(store, asking_beside(&begun), clock.clone()).await;
+    let mut request = Bench::request(start());
+    request.options.deadline = Some(clock.now().plus(Duration::from_secs(1)));
+    let handle = bench.runtime.execute(request).await.expect("accepted");
+    begun.notified().await;
+    assert_eq!(clock.elapsed(), Duration::from_millis(400));
+    clock.advance(Duration::from_millis(600));
+    let RunOutcome::Failed { fault } = handle.outcome.await else { panic!("failed") };
+    let details = fault.details.expect("the circumstances");
+    assert_eq!(details.phase, Some(Phase::Node));
+    assert_eq!(details.limit.map(|reached| (reached.used, reached.limit)), Some((1_000, 1_000)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use weftwork_runtime::Runtime;
 use weftwork_store::Store;
 use weftwork_types::Principal;
 use weftwork_types::caller::Caller;
-use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::port::{GraphExecutor, RunHandle};
 use weftwork_types::run::{RunInput, RunOutcome, RunRef, RunRequest, RunStatus};
 
@@ -120,6 +120,24 @@ async fn runs_are_put_back_after_their_superstep_and_others_go_on_at_once() {
     assert_eq!(gate.runs.load(Ordering::SeqCst), 1, "what was done is done");
     check_stream(&log_of(&store, &at).await);
     assert_eq!(one.recover().await.map(|taken| taken.len()), Ok(0));
+}
+
+#[tokio::test]
+async fn a_followed_run_that_ended_before_the_process_stopped_has_its_end() {
+    let store = store();
+    let gate = Arc::new(Gate::default());
+    let graph = Graph::<Log>::new("last").with(Arc::clone(&gate)).node("waits", waits);
+    let graph = graph.edge(START, "waits").build().expect("sound");
+    let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", graph);
+    let one = builder.open().await.expect("opens");
+    let handle = begun(&one, &gate).await;
+    let who = Principal::local();
+    let followed = one.watch(&who, &handle.run, Position::START).await.expect("follows");
+    stopped_at_the_gate(&one, &gate).await;
+    assert_eq!(completed(followed.outcome.await)["log"], json!(["waited"]));
+    let told: Vec<_> = followed.events.collect().await;
+    let last = told.last().map(|told| &told.event);
+    assert_eq!(last, Some(&AiEvent::Done { outcome: RunStatus::Completed }), "{told:?}");
 }
 
 async fn calls(inner: Deps<CompiledGraph>, ctx: Ctx) -> NodeResult<LogUpdate> {
@@ -229,6 +247,7 @@ async fn a_process_without_runs_stops_at_once_and_twice() {
 
 on_each_store![
     runs_are_put_back_after_their_superstep_and_others_go_on_at_once,
+    a_followed_run_that_ended_before_the_process_stopped_has_its_end,
     a_run_that_does_not_come_to_the_end_of_its_superstep_is_cut_off,
     stopping_in_order_is_no_attempt_however_often,
     deaths_still_count_beside_it,

@@ -72,7 +72,8 @@ async fn say(
     let protocol = format.chosen(&service, &headers)?;
     let body: Value = body::read(&body)?;
     let request = ChatRequest::read(&body)?;
-    let message = service.chat(&agent, &request).await?;
+    let key = super::runs::read_key(&headers)?;
+    let message = service.chat(&agent, &request, key.as_deref()).await?;
     Ok(chat_stream::response(service, message, protocol, Extent::LastRun))
 }
 

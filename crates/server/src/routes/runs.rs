@@ -58,17 +58,24 @@ const KEY_BYTES_MAX: usize = 255;
 /// Reads a request for a run.
 fn run_body(headers: &HeaderMap, body: &Bytes) -> Result<RunBody> {
     let mut body: RunBody = body::read(body)?;
-    if let Some(key) = headers.get(IDEMPOTENCY_KEY) {
-        let key = key.to_str().ok().filter(|key| key.len() <= KEY_BYTES_MAX);
-        let key = key.ok_or_else(|| {
-            ApiError::invalid(format!(
-                "`{IDEMPOTENCY_KEY}` has other characters than those of ASCII, or more than {KEY_BYTES_MAX}; send a shorter key, such as a UUID"
-            ))
-        })?;
-        check_key(key)?;
-        body.idempotency_key = Some(key.to_owned());
-    }
+    body.idempotency_key = read_key(headers)?;
     Ok(body)
+}
+
+/// Returns the idempotency key of a request.
+///
+/// # Errors
+/// Status 422 for a key that is too long, has other characters than those of ASCII, or is reserved.
+pub(super) fn read_key(headers: &HeaderMap) -> Result<Option<String>> {
+    let Some(key) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let key = key.to_str().ok().filter(|key| key.len() <= KEY_BYTES_MAX);
+    let key = key.ok_or_else(|| {
+        ApiError::invalid(format!(
+            "`{IDEMPOTENCY_KEY}` has other characters than those of ASCII, or more than {KEY_BYTES_MAX}; send a shorter key, such as a UUID"
+        ))
+    })?;
+    check_key(key)?;
+    Ok(Some(key.to_owned()))
 }
 
 async fn create(

@@ -4,16 +4,18 @@
 use super::Service;
 use super::cards::Cards;
 use super::graphs::Hosted;
-use super::runs::merge_metadata;
+use super::runs::{merge_metadata, own_thread};
 use crate::body::RunBody;
 use crate::chat::Doubt;
 use crate::chat::answer;
 use crate::chat::request::{ChatRequest, Replaces};
 use crate::chat_stream;
 use crate::error::{ApiError, Result};
+use crate::input::NewIds;
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use weftwork_store::invariants::missing;
 use weftwork_store::{Base, InterruptRow, RunRow, ThreadRow, by_execution};
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::{Message, Part, Role};
@@ -52,29 +54,42 @@ enum Turn {
 }
 
 impl Service {
-    /// Begins a run for what a client says, and returns the runs of the message that answers it.
+    /// Begins a run for what a client says, and returns the runs of the message that answers it. A
+    /// message that was sent before with the same idempotency key has its first run.
     ///
     /// # Errors
     /// Status 409 if a run of the thread has not ended, or if the thread does not wait for the
     /// answers; 422 for input that does not fit; 429 if too many runs wait.
-    pub(crate) async fn chat(&self, agent: &str, request: &ChatRequest) -> Result<MessageRuns> {
+    pub(crate) async fn chat(
+        &self,
+        agent: &str,
+        request: &ChatRequest,
+        key: Option<&str>,
+    ) -> Result<MessageRuns> {
         self.check_load()?;
         let assistant = self.chosen(agent).await?;
         let hosted = self.hosted(assistant.record.graph())?;
         let thread = match &request.thread {
             Some(id) => self.thread_id(id).await?,
-            None => ThreadId::from_uuid(uuid::Uuid::now_v7()),
+            None => own_thread(key),
         };
         let row = match self.row(&thread).await {
             Ok(row) => Some(row),
             Err(error) if error.is_missing() => None,
             Err(error) => return Err(error),
         };
-        let turn = match &row {
-            Some(row) => self.read_turn(row, request).await?,
-            None => Turn::Says(required_message(request)?),
+        let earlier = self.find_earlier(&thread, key).await?;
+        let repeated = match &earlier {
+            Some(earlier) => self.repeated_turn(earlier, request).await?,
+            None => None,
+        };
+        let turn = match (repeated, &row) {
+            (Some(turn), _) => turn,
+            (None, Some(row)) => self.read_turn(row, request).await?,
+            (None, None) => Turn::Says(required_message(request)?),
         };
         let mut options = RunBody::default().options(&assistant, self.now())?;
+        options.idempotency_key = key.map(str::to_owned);
         options.multitask = Multitask::Reject;
         options.run_model = match &request.model {
             Some(id) => self.offered_model(id)?,
@@ -82,13 +97,23 @@ impl Service {
             None if matches!(turn, Turn::Answers { .. }) => self.last_model(&thread).await?,
             None => None,
         };
-        if let Some(row) = row.as_ref().filter(|_| request.replaces != Replaces::Nothing) {
-            self.replace_message(row, request, &mut options).await?;
+        if let Some(earlier) = earlier {
+            // Its thread has changed since, by the run itself.
+            options.metadata = earlier.new.options.metadata;
+            options.multitask = earlier.new.options.multitask;
+            options.roll_back = earlier.new.options.roll_back;
+        } else {
+            if let Some(row) = row.as_ref().filter(|_| request.replaces != Replaces::Nothing) {
+                self.replace_message(row, request, &mut options).await?;
+            }
+            let of_thread = row.map(|row| row.metadata).unwrap_or_default();
+            options.metadata = merge_metadata(&assistant, of_thread, Map::new());
         }
-        let of_thread = row.map(|row| row.metadata).unwrap_or_default();
-        options.metadata = merge_metadata(&assistant, of_thread, Map::new());
         let (input, is_typed) = match turn {
-            Turn::Says(parts) => (input_of_message(&hosted, parts)?, false),
+            Turn::Says(parts) => {
+                let id = NewIds::of_request(&thread, key).make();
+                (input_of_message(&hosted, id, parts)?, false)
+            }
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
         };
         let run = self.begin_run(&hosted, &thread, input, options).await?;
@@ -145,10 +170,31 @@ impl Service {
         let caller = self.caller()?;
         let opened = self.runtime().thread(hosted.id, thread.as_str())?;
         let opened = opened.with_principal(self.who().clone());
+        let key = options.idempotency_key.clone();
         let run = opened.start(input).options(options).caller(caller);
+        let earlier = self.find_earlier(thread, key.as_deref()).await?;
         // The run continues without a follower.
         let handle = run.begin().await?;
+        if earlier.is_some() {
+            return Ok(handle.run);
+        }
         Ok(self.log_run(handle, self.name_of(hosted.id)).run)
+    }
+
+    /// Returns the meaning of a request whose key began a run before, without the state of the thread,
+    /// which has changed since: its message, or its text as the answer to the question that the run
+    /// answered. `None` for results of calls, which the thread reports as answered.
+    async fn repeated_turn(&self, earlier: &RunRow, request: &ChatRequest) -> Result<Option<Turn>> {
+        let Some(answers) = earlier.new.input.answers_by_id() else {
+            return required_message(request).map(Turn::Says).map(Some);
+        };
+        let text = request.text().filter(|_| answers.len() == 1);
+        let (Some(text), Some(id)) = (text, answers.keys().next()) else { return Ok(None) };
+        let rows = self.store().interrupts(self.who(), &earlier.new.at.thread).await?;
+        let asked = rows.iter().find(|row| row.interrupt.id == *id);
+        let asked = asked.ok_or_else(|| missing("interrupt", id))?;
+        let answers = BTreeMap::from([(*id, answer::of_text(&asked.interrupt, &text)?)]);
+        Ok(Some(Turn::Answers { answers, is_typed: true }))
     }
 
     /// Returns the meaning of a request on a thread.
@@ -359,15 +405,15 @@ pub(super) fn messages_channel<'a>(hosted: &Hosted<'a>) -> Option<&'a str> {
     graph.plan().channel_names().find(|name| graph.holds_messages(name))
 }
 
-fn input_of_message(hosted: &Hosted<'_>, parts: Vec<Part>) -> Result<RunInput> {
+/// Returns the input of a message of the user. Ids of clients are not used: a message with the id of
+/// another one would replace it.
+fn input_of_message(hosted: &Hosted<'_>, id: MessageId, parts: Vec<Part>) -> Result<RunInput> {
     let channel = messages_channel(hosted).ok_or_else(|| {
         ApiError::invalid(format!(
             "graph `{}` has no channel of messages, which a chat needs; start a run of it instead",
             hosted.id
         ))
     })?;
-    // Ids of clients are not used: a message with the id of another one would replace it.
-    let id = MessageId::from_uuid(uuid::Uuid::new_v4());
     let input = json!({channel: [Message::new(id, Role::User, parts)]});
     Ok(RunInput::Start { input })
 }

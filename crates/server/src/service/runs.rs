@@ -3,7 +3,7 @@
 use super::{Service, Wanted};
 use crate::body::{CheckpointBody, IfNotExists, RunBody};
 use crate::error::{ApiError, Result};
-use crate::input::Ignored;
+use crate::input::{Ignored, NewIds};
 use crate::log::LogEntry;
 use crate::translate::assistant::Assistant;
 use crate::translate::stream::{Received, Requested, Stream, Translator};
@@ -77,11 +77,12 @@ impl Service {
             None if body.resumes() => {
                 return Err(ApiError::bad("You must provide a thread_id when resuming."));
             }
-            None => own_thread(body),
+            None => own_thread(body.idempotency_key.as_deref()),
         };
         let mut options = body.options(&assistant, self.now())?;
         let mut ignored = Ignored::default();
-        let input = body.input(hosted.graph, &mut ignored)?;
+        let mut ids = NewIds::of_request(&thread, body.idempotency_key.as_deref());
+        let input = body.input(hosted.graph, &mut ids, &mut ignored)?;
         self.require_for(&input)?;
         if let Some(within) = &options.within
             && matches!(input, RunInput::Start { .. })
@@ -136,7 +137,11 @@ impl Service {
     }
 
     /// Returns the run of the first request with this key on a thread.
-    async fn find_earlier(&self, thread: &ThreadId, key: Option<&str>) -> Result<Option<RunRow>> {
+    pub(super) async fn find_earlier(
+        &self,
+        thread: &ThreadId,
+        key: Option<&str>,
+    ) -> Result<Option<RunRow>> {
         if key.is_none() {
             return Ok(None);
         }
@@ -386,10 +391,10 @@ impl Service {
     }
 }
 
-/// Returns the thread of a stateless run: a new one, and the same one for a repeated request.
-fn own_thread(body: &RunBody) -> ThreadId {
-    let repeated = |key: &String| Uuid::from_u128(canonical::first_128(key));
-    ThreadId::from_uuid(body.idempotency_key.as_ref().map_or_else(Uuid::now_v7, repeated))
+/// Returns the thread of a request that names none: a new one, and the same one for a repeated request.
+pub(super) fn own_thread(key: Option<&str>) -> ThreadId {
+    let repeated = |key| Uuid::from_u128(canonical::first_128(key));
+    ThreadId::from_uuid(key.map_or_else(Uuid::now_v7, repeated))
 }
 
 fn has_all(all: &Map<String, Value>, some: &Map<String, Value>) -> bool {

@@ -117,6 +117,40 @@ fn approval(chunks: &[Value]) -> (String, Value) {
 }
 
 #[tokio::test]
+async fn a_message_that_is_sent_again_with_its_key_has_its_first_answer() {
+    let client = client().await;
+    let send = async |key: &str, body: &Value| {
+        let request = Request::post("/chat/desk").header("host", "localhost");
+        let request = request.header("Idempotency-Key", key).body(Body::from(body.to_string()));
+        client.send(request.expect("a request")).await
+    };
+    let where_is = user("Where is order A1003?");
+    let refund = user("Refund order A1002, amount 40.");
+    for (key, body) in [
+        ("alone", json!({"messages": [where_is]})),
+        ("first", json!({"threadId": "t", "messages": [where_is]})),
+        (
+            "replaced",
+            json!({"threadId": "t", "messages": [where_is], "trigger": "regenerate-message"}),
+        ),
+        ("asks", json!({"threadId": "t", "messages": [refund]})),
+        ("approves", json!({"threadId": "t", "messages": [user("yes")]})),
+    ] {
+        let first = send(key, &body).await;
+        let again = send(key, &body).await;
+        assert_eq!(chunks(&again)[0], chunks(&first)[0], "{key}");
+        assert_eq!(text(&chunks(&again)), text(&chunks(&first)), "{key}");
+        let place = |answer: &Answer| answer.headers["content-location"].clone();
+        assert_eq!(place(&again), place(&first), "{key}");
+        let other = json!({"threadId": body["threadId"], "messages": [user("Something else.")]});
+        let other = send(key, &other).await;
+        assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY, "{key}: {}", other.body);
+    }
+    let runs = client.get("/threads/t/runs").await.json();
+    assert_eq!(runs.as_array().map(Vec::len), Some(3), "the replaced one is not listed: {runs}");
+}
+
+#[tokio::test]
 async fn an_agent_answers_in_both_formats_and_its_messages_are_stored() {
     let client = client().await;
     let said = say(&client, "made-by_client.1", json!([user("Where is order A1003?")])).await;

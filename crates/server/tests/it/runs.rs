@@ -208,6 +208,49 @@ async fn a_request_with_a_key_has_one_run_however_often_it_comes() {
 }
 
 #[tokio::test]
+async fn a_repeated_request_gives_its_messages_the_ids_of_the_first_one() {
+    let client = crate::chat::client().await;
+    let thread = client.thread().await;
+    let send = async |path: &str, key: &str, body: &Value| {
+        let request = Request::post(path).header("host", "localhost");
+        let request = request.header("Idempotency-Key", key);
+        client.send(request.body(Body::from(body.to_string())).expect("a request")).await
+    };
+    let says = "Where is order A1003?";
+    let messages = [
+        json!([{"role": "user", "content": says}, {"role": "user", "content": says}]),
+        json!([{"type": "human", "content": says}]),
+        json!([["user", says]]),
+        json!([says]),
+        json!(says),
+    ];
+    for (index, messages) in messages.into_iter().enumerate() {
+        let body = json!({"assistant_id": "desk", "input": {"messages": messages}});
+        for path in [format!("{thread}/runs"), "/runs".to_owned()] {
+            let key = format!("{path} {index}");
+            let first = send(&format!("{path}/wait"), &key, &body).await.json();
+            let again = send(&format!("{path}/wait"), &key, &body).await;
+            assert_eq!(again.status, StatusCode::OK, "{body}: {}", again.body);
+            assert_eq!(again.json()["messages"], first["messages"], "{body}");
+        }
+    }
+    let all = client.get(&format!("{thread}/state")).await.json();
+    let all = all["values"]["messages"].as_array().expect("messages").clone();
+    let said: Vec<_> = all.iter().filter(|one| one["type"] == "human").collect();
+    let ids: std::collections::BTreeSet<_> = said.iter().map(|one| one["id"].as_str()).collect();
+    assert_eq!((said.len(), ids.len()), (6, 6), "{said:?}");
+    let pairs = json!([["messages", [{"role": "user", "content": says}]]]);
+    for update in [json!({"messages": [{"role": "user", "content": says}]}), pairs] {
+        let command = json!({"update": update, "goto": "model"});
+        let body = json!({"assistant_id": "desk", "command": command});
+        let key = update.to_string();
+        let first = send(&format!("{thread}/runs/wait"), &key, &body).await.json();
+        let again = send(&format!("{thread}/runs/wait"), &key, &body).await;
+        assert_eq!(again.json(), first);
+    }
+}
+
+#[tokio::test]
 async fn the_log_of_a_run_has_its_calls_and_supersteps_and_no_texts() {
     let client = crate::chat::client().await;
     let thread = client.thread().await;

@@ -245,6 +245,10 @@ impl Journal for MemoryJournal {
         })
     }
 
+    fn withdraw(&self, key: CallKey) {
+        self.calls.lock().expect("not poisoned").remove(&key);
+    }
+
     fn settle(&self, key: CallKey, result: CallResult) -> BoxFuture<'_, Result<(), JournalError>> {
         Box::pin(async move {
             Self::refusal(&self.refuse_settle, "tool")?;

@@ -91,6 +91,8 @@ pub struct WallTime {
     pub until: Timestamp,
     /// The limit in milliseconds.
     pub limit_ms: u64,
+    /// Name of the budget, such as `thread budget`.
+    pub budget: &'static str,
 }
 
 impl WallTime {
@@ -100,23 +102,24 @@ impl WallTime {
     /// Returns the error for a time that is used up.
     #[must_use]
     pub fn exceeded(&self) -> BudgetError {
-        let Self { limit_ms, .. } = *self;
-        BudgetExceeded { unit: Self::UNIT, used: limit_ms, limit: limit_ms }.into()
+        let Self { limit_ms, budget, .. } = *self;
+        BudgetExceeded { budget, unit: Self::UNIT, used: limit_ms, needed: 0, limit: limit_ms }
+            .into()
     }
 
     /// Checks that something is left at the end of a wait that begins at `now`.
     ///
     /// # Errors
-    /// Returns [`BudgetError::Exceeded`], whose used time includes the wait.
+    /// Returns [`BudgetError::Exceeded`], which needs the time of the wait.
     pub fn check_wait(&self, now: Timestamp, wait: Duration) -> Result<(), BudgetError> {
-        let Self { until, limit_ms } = *self;
+        let Self { until, limit_ms: limit, budget } = *self;
         let left = until.since(now);
         if wait < left {
             return Ok(());
         }
-        let over = u64::try_from((wait - left).as_millis()).unwrap_or(u64::MAX);
-        let used = limit_ms.saturating_add(over);
-        Err(BudgetExceeded { unit: Self::UNIT, used, limit: limit_ms }.into())
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let used = limit.saturating_sub(ms(left));
+        Err(BudgetExceeded { budget, unit: Self::UNIT, used, needed: ms(wait), limit }.into())
     }
 }
 
@@ -276,34 +279,55 @@ impl BudgetError {
             .retriable(self.is_retriable())
             .with_sources_of(self);
         match self {
-            Self::Exceeded(BudgetExceeded { unit, used, limit }) => fault
-                .with_limit(ReachedLimit { unit: (*unit).to_owned(), used: *used, limit: *limit }),
+            Self::Exceeded(exceeded) => fault.with_limit(exceeded.reached_limit()),
             _ => fault,
         }
     }
 }
 
-/// An error for a limit that was reached.
+/// An error for a limit that was reached, or that the next call would exceed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("budget is used up: {}; raise the limit to go on", share(*used, *limit, unit))]
+#[error("{budget} {}; raise the limit to go on", self.found())]
 pub struct BudgetExceeded {
+    /// Name of the budget, such as `thread budget`.
+    pub budget: &'static str,
     /// Counted unit, such as `model calls`.
     pub unit: &'static str,
     /// Amount used and reserved.
     pub used: u64,
+    /// Amount that the next call would reserve, or the wait before its next attempt.
+    pub needed: u64,
     /// Amount allowed.
     pub limit: u64,
 }
 
-/// Formats a used part of a limit.
-fn share(used: u64, limit: u64, unit: &str) -> String {
-    match unit {
-        MICRO_USD => format!("{} of {} USD", dollars(used), dollars(limit)),
-        unit => format!("{used} of {limit} {unit}"),
-    }
-}
-
 impl BudgetExceeded {
+    /// Formats what is used of the limit, and what does not fit in the rest.
+    fn found(&self) -> String {
+        let Self { unit, used, needed, limit, .. } = self;
+        let [used_text, needed_text, limit_text] = match *unit {
+            MICRO_USD => [*used, *needed, *limit].map(dollars),
+            _ => [*used, *needed, *limit].map(|amount| amount.to_string()),
+        };
+        let unit = if *unit == MICRO_USD { "USD" } else { unit };
+        if used >= limit {
+            return format!("is used up: {used_text} of {limit_text} {unit}");
+        }
+        let next = match unit {
+            WallTime::UNIT => format!("attempt begins in {needed_text} ms"),
+            _ => format!("call needs {needed_text}"),
+        };
+        format!(
+            "has too little left: {used_text} of {limit_text} {unit} are used, and the next {next}"
+        )
+    }
+
+    fn reached_limit(&self) -> ReachedLimit {
+        let Self { unit, used, needed, limit, .. } = *self;
+        let needed = (used < limit).then_some(needed);
+        ReachedLimit { unit: unit.to_owned(), used, needed, limit }
+    }
+
     /// Returns the stable error code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {

@@ -115,6 +115,8 @@ impl Journal for NoJournal {
         Box::pin(async { Ok(()) })
     }
 
+    fn withdraw(&self, _key: CallKey) {}
+
     fn settle(
         &self,
         _key: CallKey,

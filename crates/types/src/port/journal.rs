@@ -18,7 +18,8 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
     /// Announces a call and returns its record if it was made before.
     ///
     /// For effects other than [`Effect::ReadOnly`] the intent is durable when the future completes.
-    /// A read-only call is recorded when it is settled or cut off.
+    /// A read-only call is recorded when it is settled or cut off, unless it is
+    /// [withdrawn](Self::withdraw).
     ///
     /// # Errors
     /// Returns [`JournalError`] if the store refused the record; the call must not be made.
@@ -39,6 +40,10 @@ pub trait Journal: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// Returns [`JournalError`] if the store refused the record; the call must not be made.
     fn begin_again(&self, key: CallKey) -> BoxFuture<'_, Result<(), JournalError>>;
+
+    /// Withdraws the announcement of a read-only call that ended before it was made, such as a call
+    /// that a budget refused. A call with a result keeps it.
+    fn withdraw(&self, key: CallKey);
 
     /// Records the result of a call. For effects other than [`Effect::ReadOnly`] it is durable when
     /// the future completes; otherwise with the next commit of the run, at the latest with that of

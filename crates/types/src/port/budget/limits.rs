@@ -102,6 +102,7 @@ impl Budgets for Limits {
 /// opens it, and passes until it is used up.
 #[derive(Debug, Clone)]
 pub struct LimitedBudget {
+    name: &'static str,
     limits: Limits,
     counts: Arc<Mutex<Counts>>,
 }
@@ -119,7 +120,13 @@ impl LimitedBudget {
     #[must_use]
     pub fn new(limits: Limits, used: Usage) -> Self {
         let counts = Counts { used, ..Counts::default() };
-        Self { limits, counts: Arc::new(Mutex::new(counts)) }
+        Self { name: "budget", limits, counts: Arc::new(Mutex::new(counts)) }
+    }
+
+    /// Sets the name of the budget in errors, such as `thread budget`.
+    #[must_use]
+    pub fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
     }
 
     /// Returns the usage so far, without open reservations.
@@ -140,10 +147,10 @@ impl LimitedBudget {
             ("tokens", taken.tokens.total(), demand.tokens.total(), tokens),
             (MICRO_USD, taken.cost_micro_usd, demand.cost_micro_usd, cost_micro_usd),
         ];
-        for (unit, used, demand, limit) in units {
-            let Some(limit) = limit.filter(|_| demand > 0) else { continue };
-            if used.saturating_add(demand) > limit {
-                return Err(BudgetExceeded { unit, used, limit });
+        for (unit, used, needed, limit) in units {
+            let Some(limit) = limit.filter(|_| needed > 0) else { continue };
+            if used.saturating_add(needed) > limit {
+                return Err(BudgetExceeded { budget: self.name, unit, used, needed, limit });
             }
         }
         Ok(())
@@ -180,7 +187,8 @@ impl Budget for LimitedBudget {
         let mut counts = self.counts();
         let left = limit_ms.saturating_sub(counts.used.wall_ms);
         let begun = *counts.begun.get_or_insert(now);
-        Some(WallTime { until: begun.plus(Duration::from_millis(left)), limit_ms })
+        let until = begun.plus(Duration::from_millis(left));
+        Some(WallTime { until, limit_ms, budget: self.name })
     }
 
     fn remaining(&self, now: Timestamp) -> Limits {

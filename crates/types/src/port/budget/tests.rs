@@ -28,7 +28,13 @@ fn the_last_unit_is_reserved_once() {
     let refused = reserve(&budget, &tool()).expect_err("it is reserved");
     assert_eq!(
         refused,
-        BudgetError::Exceeded(BudgetExceeded { unit: "tool calls", used: 1, limit: 1 })
+        BudgetError::Exceeded(BudgetExceeded {
+            budget: "budget",
+            unit: "tool calls",
+            used: 1,
+            needed: 1,
+            limit: 1,
+        })
     );
     assert_eq!((refused.code().0, refused.is_retriable()), ("W0601", false));
     held.settle(Usage::tool_call()).now_or_never().expect("it does not wait");
@@ -57,7 +63,8 @@ fn usage_beyond_the_limit_is_charged() {
     let tokens = Tokens { input: 10, output: 200, ..Tokens::default() };
     held.settle(Usage::model_call(tokens)).now_or_never().expect("it does not wait");
     let refused = reserve(&budget, &model(1)).expect_err("used up");
-    let exceeded = BudgetExceeded { unit: "tokens", used: 210, limit: 100 };
+    let exceeded =
+        BudgetExceeded { budget: "budget", unit: "tokens", used: 210, needed: 1, limit: 100 };
     assert_eq!(refused, BudgetError::Exceeded(exceeded));
 }
 
@@ -82,7 +89,7 @@ fn a_cost_is_reserved_and_a_model_without_a_price_is_refused() {
     let refused = reserve(&budget, &call(Some(60))).expect_err("60 are reserved");
     assert_eq!(
         refused.to_string(),
-        "budget is used up: 0.00006 of 0.0001 USD; raise the limit to go on"
+        "budget has too little left: 0.00006 of 0.0001 USD are used, and the next call needs 0.00006; raise the limit to go on"
     );
     let used = Usage::model_call(Tokens::reported(10, 5)).costing(Some(110));
     held.settle(used).now_or_never().expect("it does not wait");
@@ -135,12 +142,12 @@ fn what_is_left_is_less_what_is_used_and_reserved_and_the_smaller_of_two() {
 #[test]
 fn a_reached_limit_is_a_detail_of_its_fault() {
     let refused = reserve(&limits(1, 0), &model(5)).expect_err("a limit of tokens");
-    let time = WallTime { until: Timestamp(0), limit_ms: 500 }.exceeded();
+    let time = WallTime { until: Timestamp(0), limit_ms: 500, budget: "budget" }.exceeded();
     for (error, unit, used, limit) in
         [(refused, "tokens", 0, 0), (time, "ms of wall time", 500, 500)]
     {
         let details = error.fault().details.expect("the limit");
-        let reached = ReachedLimit { unit: unit.to_owned(), used, limit };
+        let reached = ReachedLimit { unit: unit.to_owned(), used, needed: None, limit };
         assert_eq!(details.limit, Some(reached), "{error}");
     }
     let none = reserve(&limits(1, 100), &Demand::RemoteRun { remote: "r".to_owned() });
@@ -153,7 +160,7 @@ fn wall_time_begins_once_and_the_nearer_limit_holds() {
         let used = Usage { wall_ms: spent_ms, ..Usage::default() };
         LimitedBudget::new(Limits::wall_time(Duration::from_secs(60)), used)
     };
-    let at = |time| Some(WallTime { until: Timestamp(time), limit_ms: 60_000 });
+    let at = |time| Some(WallTime { until: Timestamp(time), limit_ms: 60_000, budget: "budget" });
     let budget = minute(40_000);
     assert_eq!(budget.wall_time(Timestamp(1_000)), at(21_000));
     assert_eq!(budget.clone().wall_time(Timestamp(9_000)), at(21_000), "of another run, too");
@@ -168,4 +175,23 @@ fn wall_time_begins_once_and_the_nearer_limit_holds() {
         (exceeded.code().0, exceeded.to_string().as_str()),
         ("W0601", "budget is used up: 60000 of 60000 ms of wall time; raise the limit to go on")
     );
+}
+
+#[test]
+fn a_limit_that_the_next_call_does_not_fit_is_not_called_used_up() {
+    let refused = reserve(&limits(1, 5).named("thread budget"), &model(21)).expect_err("too much");
+    assert_eq!(
+        refused.to_string(),
+        "thread budget has too little left: 0 of 5 tokens are used, and the next call needs 21; raise the limit to go on"
+    );
+    let budget = LimitedBudget::new(Limits::wall_time(Duration::from_secs(2)), Usage::default());
+    let time = budget.wall_time(Timestamp(1_000)).expect("a limit");
+    let wait = Duration::from_secs(20);
+    let refused = time.check_wait(Timestamp(1_200), wait).expect_err("too long");
+    assert_eq!(
+        refused.to_string(),
+        "budget has too little left: 200 of 2000 ms of wall time are used, and the next attempt begins in 20000 ms; raise the limit to go on"
+    );
+    let limit = refused.fault().details.and_then(|details| details.limit).expect("a limit");
+    assert_eq!((limit.used, limit.needed, limit.limit), (200, Some(20_000), 2_000));
 }
