@@ -111,7 +111,7 @@ async fn a_model_node_that_runs_again_makes_the_recorded_request() {
 
     let second = model(&seen, vec![Step::text(r#"{"text": "Hello."}"#)]);
     let thread = open(&store, typed(Arc::clone(&second))).await;
-    let ended = thread.resume().await.expect("it is continued");
+    let ended = thread.resume().await.expect("it is continued").await;
     assert_eq!(ended.value::<Greeting>().expect("a value").text, "Hello.");
     assert_eq!((first.calls(), second.calls()), (2, 1), "the first answer is not paid again");
     assert_eq!(*seen.lock().expect("unpoisoned"), ["text 0", "text 0", "text 0"]);

@@ -147,7 +147,7 @@ impl Service {
         let opened = opened.with_principal(self.who().clone());
         let run = opened.start(input).options(options).caller(caller);
         // The run continues without a follower.
-        let handle = run.begin().await?;
+        let handle = run.begin().await?.into_handle();
         Ok(self.log_run(handle, self.name_of(hosted.id)).run)
     }
 

@@ -121,7 +121,10 @@ async fn tell() {
                 at("question").await;
                 thread.answer(json!("the first")).await
             }
-            None if begun => thread.resume().await,
+            None if begun => match thread.resume().await {
+                Ok(resumed) => Ok(resumed.await),
+                Err(error) => Err(error),
+            },
             None => thread.start(said).await,
         };
         begun = true;

@@ -137,7 +137,7 @@ async fn an_activity_that_was_too_late_is_executed_when_it_is_resumed(place: Pla
     created.expect("the same");
     let thread = ThreadId::from(&id());
     let resumed = agents.runtime().resume(&Principal::local(), &thread).await;
-    resumed.expect("accepted").outcome.await;
+    resumed.expect("accepted").await;
     assert_eq!(agents.get_state(id()).await, Ok(json!({"sum": 7})));
     let counts = info(&agents).await.statistics;
     assert_eq!((counts.failed, counts.succeeded, counts.waiting), (0, 1, 0), "one activity");
@@ -164,7 +164,7 @@ async fn an_activity_that_fails_again_when_it_is_resumed_counts_once(place: Plac
     let thread = ThreadId::from(&id());
     for (failed, succeeded) in [(1, 0), (0, 1)] {
         let resumed = agents.runtime().resume(&Principal::local(), &thread).await;
-        resumed.expect("accepted").outcome.await;
+        resumed.expect("accepted").await;
         let counts = info(&agents).await.statistics;
         assert_eq!((counts.failed, counts.succeeded), (failed, succeeded));
     }
@@ -204,7 +204,7 @@ async fn a_requeued_activity_reports_both_of_its_ends(place: Place) {
     let sent = agents.send(&instance, Activity::new(json!(7))).await.expect("accepted");
     sent.ended().await.expect_err("fails");
     let again = agents.runtime().requeue(&Principal::local(), sent.activity()).await;
-    again.expect("is requeued").outcome.await;
+    again.expect("is requeued").await;
     assert_eq!(agents.get_state(id()).await, Ok(json!({"sum": 7})));
     let mut events = agents.subscribe_from(&instance, FollowFrom::Start).await.expect("exists");
     let mut ends = Vec::new();
