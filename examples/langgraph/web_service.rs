@@ -21,9 +21,10 @@ use futures_util::{Stream, TryStreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weftwork::graph::RuntimeError;
-use weftwork::models::{ChatRequest, ScriptedModel, scripted::Step};
+use weftwork::models::ChatRequest;
 use weftwork::prelude::*;
 use weftwork::runtime::{Output, RolledBack, RunOutput, ThreadRun};
+use weftwork::testing::{ScriptedModel, Step};
 use weftwork::types::event::AiEvent;
 use weftwork::types::interrupt::Ask;
 

@@ -52,7 +52,7 @@ impl Evaluator {
     /// ```
     /// # use serde::{Deserialize, Serialize};
     /// # use weftwork_agents::{Evaluator, Session, Slice};
-    /// # use weftwork_models::ScriptedModel;
+    /// # use weftwork_models::scripted::ScriptedModel;
     /// # use weftwork_runtime::Runtime;
     /// # #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     /// # struct Note(String);

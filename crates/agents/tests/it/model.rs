@@ -7,7 +7,7 @@ use serde_json::json;
 use std::sync::Arc;
 use weftwork_agents::{Model, WithModel};
 use weftwork_graph::{CompiledGraph, Ctx, Graph, NodeResult, START, State};
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_types::event::AiEvent;

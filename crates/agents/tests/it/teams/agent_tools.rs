@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weftwork_agents::{Chat, ChatUpdate, ReactAgent, Tools};
 use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StartCommand};
 use weftwork_graph::{Ctx, Graph, NodeResult, START};
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::{Output, Runtime};
 use weftwork_tools::{Policy, ToolBox, ToolRunner};

@@ -13,8 +13,8 @@ use weftwork::graph::{Ctx, NodeError, NotResumable, RuntimeError};
 use weftwork::prelude::*;
 use weftwork::runtime::{FollowFrom, Thread};
 use weftwork::store::StoreError;
+use weftwork::types::RefusedByInstance;
 use weftwork::types::run::RunRetry;
-use weftwork::types::store_error::RefusedByInstance;
 use weftwork::types::{Principal, ThreadId};
 
 #[derive(Debug, State)]

@@ -10,7 +10,7 @@ use weftwork::agents::{
     AgentRuntimeErrorKind as Kind, Hosting, InstanceEventKind, InstanceOptions, InstanceStatus,
     OnQuestion, QueuedActivities,
 };
-use weftwork::graph::run_loop::HistoryFilter;
+use weftwork::graph::HistoryFilter;
 use weftwork::graph::{Ctx, NodeError, RuntimeError};
 use weftwork::prelude::*;
 use weftwork::runtime::{FollowFrom, RolledBack, Selection};

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use weftwork::graph::{NodeError, Retry, SubgraphState};
-use weftwork::models::scripted::Step;
-use weftwork::models::{ChatModel, ChatRequest, ModelCaller, ModelError, ScriptedModel};
+use weftwork::models::{ChatModel, ChatRequest, ModelCaller, ModelError};
 use weftwork::prelude::*;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::types::MessageId;
 use weftwork::types::usage::Tokens;
 
