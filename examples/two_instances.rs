@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork::agents::{Activity, ActivityPayload, AgentRuntime, Hosting, InstanceOptions};
 use weftwork::agents::{InstanceStatus, QueuedActivities};
-use weftwork::models::{ChatModel, ChatRequest, ScriptedModel, scripted::Step};
+use weftwork::models::{ChatModel, ChatRequest};
 use weftwork::prelude::*;
+use weftwork::testing::{ScriptedModel, Step};
 use weftwork::types::InstanceId;
 
 /// A letter of the correspondence.

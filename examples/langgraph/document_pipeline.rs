@@ -5,8 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 use weftwork::graph::Retry;
-use weftwork::models::{ChatRequest, ScriptedModel, scripted::Step};
+use weftwork::models::ChatRequest;
 use weftwork::prelude::*;
+use weftwork::testing::{ScriptedModel, Step};
 
 fn first_sentence(request: &ChatRequest) -> Step {
     let text = request.last_user_text();

@@ -3,7 +3,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example talks to its reader")]
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde_json::json;
 use std::sync::Arc;
 use weftwork::models::{ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo};
@@ -75,10 +75,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = Runtime::in_memory().graph("agent", agent).open().await?;
     let mut run = runtime.thread("agent", "t")?.say(text).begin().await?;
     let mut tokens = 0;
-    while let Some(event) = run.events.next().await {
-        match event.event {
-            AiEvent::TextDelta { delta } => print!("[{delta}]"),
-            AiEvent::UsageReport { fact, .. } => tokens += fact.tokens.input + fact.tokens.output,
+    while let Some(next) = run.try_next().await? {
+        match (next.text(), next.event().map(|event| &event.event)) {
+            (Some(part), _) => print!("[{}]", part.text),
+            (_, Some(AiEvent::UsageReport { fact, .. })) => {
+                tokens += fact.tokens.input + fact.tokens.output;
+            }
             _ => {}
         }
     }

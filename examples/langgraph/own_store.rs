@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use weftwork::prelude::*;
 use weftwork::store::rows::{Batch, Key, KeyRange, Order, RowStore, Rows, Value, Written};
-use weftwork::store::{Store, StoreError, table};
+use weftwork::store::{self, Store, StoreError};
 use weftwork::types::BoxFuture;
 use weftwork_store_conformance::{CASES, rows, run_case};
 
@@ -47,7 +47,7 @@ impl OwnRows {
         &'a self,
         behavior: TransactionBehavior,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'a,
-    ) -> BoxFuture<'a, table::Result<T>> {
+    ) -> BoxFuture<'a, store::Result<T>> {
         Box::pin(async move {
             let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
             let run = || {
@@ -75,7 +75,7 @@ impl Rows for OwnRows {
         &self.location
     }
 
-    fn get(&self, keys: Vec<Key>) -> BoxFuture<'_, table::Result<Vec<Option<Value>>>> {
+    fn get(&self, keys: Vec<Key>) -> BoxFuture<'_, store::Result<Vec<Option<Value>>>> {
         self.with(TransactionBehavior::Deferred, move |database| {
             keys.iter().map(|key| read(database, key)).collect()
         })
@@ -86,7 +86,7 @@ impl Rows for OwnRows {
         range: KeyRange,
         order: Order,
         limit: usize,
-    ) -> BoxFuture<'_, table::Result<Vec<(Key, Value)>>> {
+    ) -> BoxFuture<'_, store::Result<Vec<(Key, Value)>>> {
         self.with(TransactionBehavior::Deferred, move |database| {
             let order = match order {
                 Order::Ascending => "ASC",
@@ -104,7 +104,7 @@ impl Rows for OwnRows {
         })
     }
 
-    fn write(&self, batch: Batch) -> BoxFuture<'_, table::Result<Written>> {
+    fn write(&self, batch: Batch) -> BoxFuture<'_, store::Result<Written>> {
         // No other process writes between the comparison and the end of the transaction.
         self.with(TransactionBehavior::Immediate, move |database| {
             for (key, expected) in batch.expected {

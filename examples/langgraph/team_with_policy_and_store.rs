@@ -8,8 +8,9 @@
 use serde_json::json;
 use std::error::Error;
 use weftwork::agents::{Supervisor, TeamState};
-use weftwork::models::{ChatRequest, ScriptedModel, scripted::Step};
+use weftwork::models::ChatRequest;
 use weftwork::prelude::*;
+use weftwork::testing::{ScriptedModel, Step};
 use weftwork::types::interrupt::Interrupt;
 
 /// Looks up where an order is.

@@ -21,9 +21,10 @@ use futures_util::{Stream, TryStreamExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weftwork::graph::RuntimeError;
-use weftwork::models::{ChatRequest, ScriptedModel, scripted::Step};
+use weftwork::models::ChatRequest;
 use weftwork::prelude::*;
-use weftwork::runtime::{FollowFrom, Output, RolledBack, RunOutput, Selection, ThreadRun};
+use weftwork::runtime::{Output, RolledBack, RunOutput, ThreadRun};
+use weftwork::testing::{ScriptedModel, Step};
 use weftwork::types::event::AiEvent;
 use weftwork::types::interrupt::Ask;
 
@@ -86,9 +87,8 @@ async fn follow(
     let runs = thread.runs(RolledBack::Omitted).await.map_err(refusal)?;
     let run = runs.last().ok_or((StatusCode::NOT_FOUND, "the thread has no run".to_owned()))?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let from = last.map_or(FollowFrom::Start, FollowFrom::After);
-    let output = thread.follow_run(&run.new.at, from, Selection::default()).await;
-    Ok(Sse::new(output.map_err(refusal)?.try_filter_map(|output| {
+    let run = thread.follow_run(&run.new.at).await.map_err(refusal)?;
+    Ok(Sse::new(run.after(last.unwrap_or_default()).try_filter_map(|output| {
         let event = Event::default().id(output.position.to_string());
         std::future::ready(Ok(show(&output).map(|json| event.data(json.to_string()))))
     })))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use weftwork::agents::{Chat, ChatUpdate};
-use weftwork::graph::run_loop::Semantics;
+use weftwork::graph::Semantics;
 use weftwork::models::{
     ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelCaller, ModelInfo,
 };

@@ -6,8 +6,8 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork::graph::SystemClock;
-use weftwork::models::ScriptedModel;
 use weftwork::prelude::*;
+use weftwork::testing::ScriptedModel;
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Order {

@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 use std::time::Duration;
 use weftwork::graph::channel::{Append, LastValue};
-use weftwork::graph::run_loop::{Semantics, SubgraphState};
 use weftwork::graph::{
     BuildError, ChannelDef, CompiledGraph, Ctx, DynUpdate, Dynamic, END, Graph, Next, NodeError,
     NodeResult, START, State,
 };
+use weftwork::graph::{Semantics, SubgraphState};
 use weftwork::runtime::RuntimeBuilder;
 
 /// Longest wait of a node, in seconds.

@@ -247,7 +247,7 @@ impl<K: TakesInstructions + CallsTools> Agent<K> {
     /// use schemars::JsonSchema;
     /// use serde::Deserialize;
     /// use weftwork_agents::ReactAgent;
-    /// use weftwork_models::{ScriptedModel, scripted::Step};
+    /// use weftwork_models::scripted::{ScriptedModel, Step};
     /// use weftwork_runtime::Runtime;
     ///
     /// #[derive(Debug, PartialEq, Deserialize, JsonSchema)]

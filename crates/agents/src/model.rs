@@ -25,7 +25,7 @@ struct ModelOfGraph(Arc<dyn ChatModel>);
 /// use serde_json::json;
 /// use weftwork_agents::{Model, WithModel};
 /// use weftwork_graph::{Graph, List, NodeResult, START, State};
-/// use weftwork_models::ScriptedModel;
+/// use weftwork_models::scripted::ScriptedModel;
 /// use weftwork_models::scripted::Step;
 ///
 /// #[derive(State)]
@@ -72,7 +72,7 @@ impl<S: StateSpec> WithModel for Graph<S> {
 /// use weftwork_agents::{Model, WithModel};
 /// use weftwork_graph::run_loop::{Host, Start};
 /// use weftwork_graph::{Graph, NodeResult, RunOutcome, START, State};
-/// use weftwork_models::ScriptedModel;
+/// use weftwork_models::scripted::ScriptedModel;
 /// use weftwork_models::scripted::Step;
 ///
 /// #[derive(State)]

@@ -67,7 +67,7 @@ pub struct Chat {
 /// ```
 /// use serde_json::json;
 /// use weftwork_agents::ReactAgent;
-/// use weftwork_models::ScriptedModel;
+/// use weftwork_models::scripted::ScriptedModel;
 /// use weftwork_models::scripted::Step;
 /// use weftwork_runtime::Runtime;
 /// use weftwork_tools::{ToolBox, tool};
@@ -157,7 +157,7 @@ impl ReactAgent {
     /// ```
     /// use weftwork_agents::ReactAgent;
     /// use weftwork_graph::{List, State};
-    /// use weftwork_models::{ScriptedModel, scripted::Step};
+    /// use weftwork_models::scripted::{ScriptedModel, Step};
     /// use weftwork_runtime::Runtime;
     /// use weftwork_types::message::Message;
     ///

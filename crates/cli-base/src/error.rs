@@ -107,7 +107,7 @@ through_app!(
     weftwork::local::Error,
     weftwork::models::ModelError,
     weftwork::store::StoreError,
-    weftwork::types::id::InvalidId,
+    weftwork::types::InvalidId,
 );
 
 impl CliError {

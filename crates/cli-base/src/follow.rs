@@ -8,17 +8,14 @@ use crate::shell;
 use crate::signals::{Signal, Signals, exit_at_once};
 use crate::spent::Spent;
 use crate::terminal::{Answer, Terminal, to_plain};
-use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::TryStreamExt;
 use serde::Serialize;
 use weftwork::config::REMOTE;
 use weftwork::models::ModelInfo;
-use weftwork::runtime::Selection;
+use weftwork::runtime::{RunOutput, Selection, StartedRun};
 use weftwork::store::{Store, has_begun};
 use weftwork::types::Principal;
-use weftwork::types::event::{Position, RunEvent};
-use weftwork::types::port::RunHandle;
+use weftwork::types::event::RunEvent;
 use weftwork::types::run::{RunOutcome, RunRef};
 use weftwork::types::usage::Usage;
 use weftwork::{AgentDef, App};
@@ -52,32 +49,47 @@ pub trait Followed {
 /// A run of an app.
 pub struct AppRun {
     app: App,
-    pub run: RunRef,
-    elements: BoxStream<'static, Result<Element, CliError>>,
-    outcome: BoxFuture<'static, RunOutcome>,
+    started: StartedRun,
 }
 
 impl AppRun {
     /// Creates the display of all events of a run.
-    pub fn new(app: &App, handle: RunHandle) -> Self {
-        let RunHandle { run, events, outcome } = handle;
-        let elements = events.map(|event| Ok(Element::Event(Box::new(event)))).boxed();
-        Self { app: app.clone(), run, elements, outcome }
+    pub fn new(app: &App, started: StartedRun) -> Self {
+        Self::selected(app, started, Selection::default().with_logged_texts())
+    }
+
+    fn selected(app: &App, started: StartedRun, select: Selection) -> Self {
+        Self { app: app.clone(), started: started.select(select) }
+    }
+
+    /// The run.
+    pub fn run(&self) -> &RunRef {
+        self.started.run()
     }
 
     /// Waits for the end of the run.
     pub async fn outcome(self) -> RunOutcome {
-        self.outcome.await
+        self.started.await.outcome().clone()
     }
 }
 
 impl Followed for AppRun {
     async fn next(&mut self) -> Result<Option<Element>, CliError> {
-        self.elements.next().await.transpose()
+        while let Some(output) = self.started.try_next().await? {
+            match output.output {
+                RunOutput::Event(event) => return Ok(Some(Element::Event(event))),
+                RunOutput::Frame(frame) => {
+                    return Ok(Some(Element::Line(frame_to_json(&frame).to_string())));
+                }
+                // Texts are read as the log has them.
+                RunOutput::Text(_) | RunOutput::Reset(_) => {}
+            }
+        }
+        Ok(None)
     }
 
     async fn cancel(&mut self) -> Result<(), CliError> {
-        Ok(self.app.cancel(&self.run).await?)
+        Ok(self.app.cancel(self.started.run()).await?)
     }
 }
 
@@ -166,23 +178,16 @@ pub(crate) struct Ended {
 /// without losing committed work.
 pub(crate) async fn follow_run(
     app: &App,
-    handle: RunHandle,
+    started: StartedRun,
     view: &mut View<'_>,
     signals: &mut Signals,
 ) -> Result<Ended, CliError> {
-    let mut followed = AppRun::new(app, handle);
-    if let View::Json { frames: Some(select), .. } = view {
-        let who = Principal::local();
-        let run = &followed.run;
-        let output = app.runtime().follow(&who, run, Position::START, *select).await?;
-        let lines = output.err_into().try_filter_map(async |output| {
-            let frame = output.into_frame();
-            Ok(frame.map(|frame| Element::Line(frame_to_json(&frame).to_string())))
-        });
-        followed.elements = lines.boxed();
-    }
+    let mut followed = match view {
+        View::Json { frames: Some(select), .. } => AppRun::selected(app, started, *select),
+        _ => AppRun::new(app, started),
+    };
     let mut shown = show_elements(&mut followed, view, signals).await?;
-    let run = followed.run.clone();
+    let run = followed.run().clone();
     let outcome = followed.outcome().await;
     // The outcome is reported even if the usage cannot be read.
     let spent = Spent::of(app, &run).await.unwrap_or_else(|error| {

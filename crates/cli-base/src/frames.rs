@@ -2,7 +2,7 @@
 
 use crate::snapshot::{snapshot_to_json, writes_to_json};
 use serde_json::{Value, json};
-use weftwork::graph::run_loop::{MessagePart, StreamEvent};
+use weftwork::graph::{MessagePart, StreamEvent};
 use weftwork::runtime::{Frame, FrameContent};
 
 /// Returns a frame as JSON: its position, its time, the namespace of its graph, its mode, and what

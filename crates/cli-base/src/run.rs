@@ -10,10 +10,9 @@ use crate::signals::Signals;
 use crate::terminal::{Answer, Terminal};
 use serde_json::{Value, json};
 use weftwork::App;
-use weftwork::runtime::Selection;
+use weftwork::runtime::{Selection, StartedRun};
 use weftwork::types::Principal;
 use weftwork::types::message::Message;
-use weftwork::types::port::RunHandle;
 use weftwork::types::run::{RunRef, RunStatus};
 
 /// Returns the input with a message of the user. A repeated request has the same message.
@@ -36,20 +35,20 @@ pub async fn tell_turn(app: &App, run: &RunRef, terminal: &Terminal) -> Result<(
 /// Shows a run until its end, as text, as JSON, or as frames with or without the outcome, then its
 /// open questions.
 pub async fn to_end(
-    handle: RunHandle,
+    started: StartedRun,
     app: &App,
     context: &CommandContext,
     frames: Option<Selection>,
     json: bool,
 ) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
-    let run = handle.run.clone();
+    let run = started.run().clone();
     tell_turn(app, &run, terminal).await?;
     let mut view = match (frames, json) {
         (None, false) => View::Text(Box::new(Answer::new(terminal, model_of(app)))),
         (frames, outcome) => View::Json { terminal, frames, outcome },
     };
-    let ended = follow_run(app, handle, &mut view, &mut Signals::listen()).await?;
+    let ended = follow_run(app, started, &mut view, &mut Signals::listen()).await?;
     let Ended { outcome, unwritten } = ended;
     let exit = tell_end(app.store().as_ref(), &run, &outcome, terminal).await;
     if exit == Exit::Waiting {

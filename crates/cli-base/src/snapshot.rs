@@ -1,7 +1,7 @@
 //! Snapshots of threads as JSON.
 
 use serde_json::{Value, json};
-use weftwork::graph::run_loop::{
+use weftwork::graph::{
     CheckpointRef, Snapshot, Source, SubState, TaskResult, TaskSnapshot, Written,
 };
 

@@ -12,7 +12,7 @@ use weftwork_types::tool::ToolSpec;
 /// Message ids are left out. Tool calls are numbered in order of first appearance, so that results
 /// still refer to their calls while random ids make no difference.
 #[must_use]
-pub fn request(request: &ChatRequest) -> Value {
+pub(crate) fn request(request: &ChatRequest) -> Value {
     let mut value = json!({
         "messages": messages(&request.messages),
         "tools": request.tools.iter().map(full_tool).collect::<Vec<_>>(),

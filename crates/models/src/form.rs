@@ -24,7 +24,7 @@ const ANSWER: [&str; 2] = ["answer", "answer_in_words"];
 
 /// A request rewritten for a model without tool support.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Form {
+pub(crate) struct Form {
     request: ChatRequest,
     stage: Stage,
     answer: Option<&'static str>,
@@ -41,7 +41,7 @@ enum Stage {
 impl Form {
     /// Rewrites a request.
     #[must_use]
-    pub fn of(request: &ChatRequest) -> Self {
+    pub(crate) fn of(request: &ChatRequest) -> Self {
         let is_after_result = request.messages.last().is_some_and(|last| last.role == Role::Tool);
         let offered = offered(request);
         if is_after_result
@@ -60,7 +60,7 @@ impl Form {
 
     /// The request to send, without tools.
     #[must_use]
-    pub fn request(&self) -> &ChatRequest {
+    pub(crate) fn request(&self) -> &ChatRequest {
         &self.request
     }
 }
@@ -322,7 +322,7 @@ fn bounded(schema: &Value) -> Value {
 
 /// Converts a model's choice into the events of a tool call or a text answer.
 #[derive(Debug)]
-pub struct FormReader {
+pub(crate) struct FormReader {
     provider: String,
     answer: Option<&'static str>,
     text: String,
@@ -332,7 +332,7 @@ impl FormReader {
     /// Returns the events of an answer to [`Form::request`] as a model with tool support would emit
     /// them.
     #[must_use]
-    pub fn read(form: Form, provider: &str, events: ChatStream) -> ChatStream {
+    pub(crate) fn read(form: Form, provider: &str, events: ChatStream) -> ChatStream {
         match form.stage {
             Stage::Words => events,
             Stage::Choose => {

@@ -5,7 +5,7 @@ use serde_json::json;
 use weftwork_types::canonical::{self, Hash};
 
 /// Version of the hashed payload. Every change of the payload needs a new version.
-pub const VERSION: &str = "v1";
+pub(crate) const VERSION: &str = "v1";
 
 /// Hashes the inputs that determine an answer: model, messages, temperature, `top_p`, `stop`, `seed`,
 /// token limit and tools.

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls, Statement};
 use weftwork_postgres::{Options, PostgresStore};
-use weftwork_store::table::{ReadThreads, Workers, WriteRuns};
 use weftwork_store::{
     CheckpointBatch, Claim, Commit, NewCheckpoint, NewRun, WorkerRow, WriteCheckpoints,
 };
+use weftwork_store::{ReadThreads, Workers, WriteRuns};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::AiEvent;

@@ -36,11 +36,11 @@ pub use fork::{FORKED_FROM, ForkSource, copy_thread, fork_thread};
 pub use inspect::{thread_history, thread_state};
 pub use modes::{Events, Frame, FrameContent, RunOutput, Selection, Subgraphs, Texts, Until};
 pub use runtime::{
-    FollowTarget, Load, Output, OutputStream, Recovery, RemoteDeletions, Runtime, RuntimeBuilder,
-    WeakRuntime, check_key, delete_remote_threads,
+    EndedRun, FollowTarget, Load, Output, OutputStream, Recovery, RemoteDeletions, Runtime,
+    RuntimeBuilder, StartedRun, WeakRuntime, check_key, delete_remote_threads,
 };
 pub use stored::{CheckedRows, StoreCheckpointer, check_names, check_rows};
-pub use thread::{EndedRun, RolledBack, Thread, ThreadRun, ThreadStream};
+pub use thread::{RolledBack, Thread, ThreadRun};
 pub use threads::Threads;
 pub use view::ThreadView;
 pub use worker::LeaseConfig;

@@ -1,16 +1,14 @@
 //! Threads of hosted graphs: the interface to durable runs.
 
-mod ended;
 mod metadata;
 mod run;
 
-pub use ended::EndedRun;
-pub use run::{ThreadRun, ThreadStream};
+pub use run::ThreadRun;
 
 use crate::follow::FollowFrom;
 use crate::fork::{ForkSource, copy_thread, fork_thread};
 use crate::modes::Selection;
-use crate::runtime::{OutputStream, Runtime};
+use crate::runtime::{EndedRun, OutputStream, Runtime, StartedRun};
 use crate::view::ThreadView;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
@@ -18,9 +16,7 @@ use std::time::Duration;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateForm, StateQuery};
 use weftwork_graph::{CompiledGraph, IntoInput, RuntimeError, State, StateSpec};
 use weftwork_store::{RunRow, by_execution, open_questions};
-use weftwork_types::event::Position;
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::port::RunHandle;
 use weftwork_types::run::{Answers, CancelAction, RunInput, RunOptions, RunRef};
 use weftwork_types::{CheckpointId, Principal, ThreadId};
 
@@ -217,9 +213,8 @@ impl Thread {
     ///
     /// # Errors
     /// As [`Runtime::resume`].
-    pub async fn resume(&self) -> Result<EndedRun, RuntimeError> {
-        let handle = self.runtime.resume(&self.who, &self.id).await?;
-        Ok(self.end(handle).await)
+    pub async fn resume(&self) -> Result<StartedRun, RuntimeError> {
+        self.runtime.resume(&self.who, &self.id).await
     }
 
     /// The state of the thread, or of the checkpoint chosen with [`at`](Self::at).
@@ -291,7 +286,7 @@ impl Thread {
         &self,
         run: &RunRef,
         action: CancelAction,
-    ) -> Result<Option<RunHandle>, RuntimeError> {
+    ) -> Result<Option<StartedRun>, RuntimeError> {
         self.runtime.cancel_run(&self.who, run, action).await
     }
 
@@ -342,17 +337,13 @@ impl Thread {
         Ok(self.to_thread(id))
     }
 
-    /// Follows a run of the thread until its end; see [`Runtime::follow`].
+    /// Returns a run of the thread, in whichever process it is executed, also if it has ended: its
+    /// output from its start, and its end.
     ///
     /// # Errors
-    /// As [`Runtime::follow`].
-    pub async fn follow_run(
-        &self,
-        run: &RunRef,
-        from: impl Into<FollowFrom>,
-        select: Selection,
-    ) -> Result<OutputStream, RuntimeError> {
-        self.runtime.follow(&self.who, run, from, select).await
+    /// As [`Runtime::follow_run`].
+    pub async fn follow_run(&self, run: &RunRef) -> Result<StartedRun, RuntimeError> {
+        self.runtime.follow_run(&self.who, run).await
     }
 
     /// Waits for the end of a run, in whichever process it is executed. If the run ended only
@@ -362,12 +353,11 @@ impl Thread {
     /// A run that waits for timers is returned if another run with input of its own followed it.
     ///
     /// # Errors
-    /// As [`Runtime::watch`].
+    /// As [`Runtime::follow_run`].
     pub async fn wait_through(&self, run: &RunRef) -> Result<EndedRun, RuntimeError> {
         let mut run = run.clone();
         loop {
-            let handle = self.runtime.watch(&self.who, &run, Position::END).await?;
-            let ended = self.end(handle).await;
+            let ended = self.follow_run(&run).await?.await;
             if !ended.waits_for_time() {
                 return Ok(ended);
             }

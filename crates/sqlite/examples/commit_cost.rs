@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 use std::time::{Duration, Instant};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
-use weftwork_store::table::{Workers, WriteRuns};
 use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, Claim, Commit, NewCheckpoint, NewRun, ReadCheckpoints,
     WorkerRow, WriteCheckpoints,
 };
+use weftwork_store::{Workers, WriteRuns};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunInput, RunOptions, RunRef};

@@ -1,8 +1,8 @@
 use super::checkpoints::{blob, collected, has_blob, parts, put_checkpoints, shelf};
 use super::fixture::{checkpoint, outside, tasks, these, thread, us};
 use std::sync::Arc;
-use weftwork_store::checkpoint::{CheckpointBatch, NewCheckpoint, NewPending};
-use weftwork_store::table::Store;
+use weftwork_store::Store;
+use weftwork_store::{CheckpointBatch, NewCheckpoint, NewPending};
 use weftwork_types::CheckpointId;
 
 pub(super) async fn blobs_are_collected_when_nobody_speaks_of_them(store: Arc<dyn Store>) {

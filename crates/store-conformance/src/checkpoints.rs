@@ -1,10 +1,10 @@
 use super::fixture::{checkpoint, outside, principal, tasks, these, thread, us};
 use std::sync::Arc;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::{
+use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, FoundCheckpoint, NewCheckpoint, NewPending,
 };
-use weftwork_store::table::Store;
 use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{self, Hash};
 

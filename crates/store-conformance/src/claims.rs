@@ -5,15 +5,15 @@ use super::fixture::{
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::Store;
 use weftwork_store::invariants;
-use weftwork_store::record::{Claim, Commit};
-use weftwork_store::table::Store;
+use weftwork_store::{Claim, Commit};
 use weftwork_store::{OrphanCursor, OrphanPage, StoreError};
 use weftwork_types::run::RunStatus;
 use weftwork_types::tool::Effect;
 use weftwork_types::{Timestamp, WorkerId};
 
-async fn claim(store: &dyn Store, by: &WorkerId, now: i64) -> weftwork_store::table::Result<Claim> {
+async fn claim(store: &dyn Store, by: &WorkerId, now: i64) -> weftwork_store::Result<Claim> {
     store.claim(&us(), &at("t", "r"), by, Timestamp(now)).await.map(|(claim, row)| {
         assert_eq!((row.fence, row.worker.as_ref()), (claim.fence, Some(by)));
         assert_eq!((row.status, claim.at.clone()), (RunStatus::Running, at("t", "r")));

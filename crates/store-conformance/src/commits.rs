@@ -7,11 +7,11 @@ use super::fixture::{
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::{CheckpointBatch, CheckpointNamespace, NewCheckpoint};
 use weftwork_store::invariants;
-use weftwork_store::record::{Claim, Commit};
-use weftwork_store::table::Store;
+use weftwork_store::{CheckpointBatch, CheckpointNamespace, NewCheckpoint};
+use weftwork_store::{Claim, Commit};
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunOutcome, RunStatus};

@@ -1,6 +1,6 @@
+use weftwork_store::ReadCheckpoints;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::ReadCheckpoints;
-use weftwork_store::table::{Result, Store};
+use weftwork_store::{Result, Store};
 use weftwork_types::event::Position;
 use weftwork_types::{Principal, ThreadId};
 

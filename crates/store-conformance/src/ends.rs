@@ -7,11 +7,11 @@ use super::fixture::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::CheckpointNamespace;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::CheckpointNamespace;
 use weftwork_store::invariants;
-use weftwork_store::record::{Base, Claim, Commit, NewRun, RunRow};
-use weftwork_store::table::Store;
+use weftwork_store::{Base, Claim, Commit, NewRun, RunRow};
 use weftwork_types::code::{ErrorCode, Fault};
 use weftwork_types::run::{Multitask, RunOutcome, RunStatus};
 use weftwork_types::{CheckpointId, RunId, Timestamp};

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use weftwork_store::checkpoint::{CheckpointBatch, NewCheckpoint, NewPending, Pending};
-use weftwork_store::record::{Claim, Commit, NewRun, UsageRow, WorkerRow};
-use weftwork_store::table::Store;
+use weftwork_store::Store;
+use weftwork_store::{CheckpointBatch, NewCheckpoint, NewPending, Pending};
+use weftwork_store::{Claim, Commit, NewRun, UsageRow, WorkerRow};
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;

@@ -4,10 +4,10 @@ use super::fixture::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
 use weftwork_store::invariants;
-use weftwork_store::record::{Claim, Commit, InterruptRow};
-use weftwork_store::table::Store;
+use weftwork_store::{Claim, Commit, InterruptRow};
 use weftwork_types::run::RunRef;
 use weftwork_types::{InterruptId, Timestamp};
 

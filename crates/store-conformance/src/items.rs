@@ -5,9 +5,9 @@ use super::fixture::{principal, us};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
 use weftwork_store::items::{Indexing, ItemRef, Namespace, PutOptions, StoredItem, Ttl};
-use weftwork_store::table::Store;
 use weftwork_types::Timestamp;
 
 fn item(namespace: &str, key: &str) -> ItemRef {

@@ -4,9 +4,9 @@ use super::fixture::{
 };
 use serde_json::json;
 use std::sync::Arc;
+use weftwork_store::Commit;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
-use weftwork_store::record::Commit;
-use weftwork_store::table::Store;
 use weftwork_types::port::{CallRecord, CallState};
 use weftwork_types::run::Durability;
 use weftwork_types::tool::Effect;

@@ -51,7 +51,7 @@ mod wakes;
 pub use dump::{dump, dump_checkpoints};
 
 use std::sync::Arc;
-use weftwork_store::table::Store;
+use weftwork_store::Store;
 use weftwork_types::BoxFuture;
 
 /// A property that every store must have.

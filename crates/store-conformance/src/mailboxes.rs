@@ -5,13 +5,13 @@ use super::fixture::{
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::Store;
 use weftwork_store::mailbox::{INSTANCE, TERMINATED};
-use weftwork_store::record::{Claim, Commit, NewRun, RunRow};
-use weftwork_store::table::Store;
 use weftwork_store::{
     ActivityCounts, IfExists, NewThread, StoreError, Untouched, Waiting, cancel_orphan, end_asking,
     invariants,
 };
+use weftwork_store::{Claim, Commit, NewRun, RunRow};
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{

@@ -4,11 +4,11 @@ use super::fixture::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_store::checkpoint::{CheckpointBatch, CheckpointNamespace};
+use weftwork_store::Commit;
 use weftwork_store::invariants;
-use weftwork_store::orphan::{cancel_orphan, has_begun, open_questions};
-use weftwork_store::record::Commit;
-use weftwork_store::table::{Result, Store};
+use weftwork_store::{CheckpointBatch, CheckpointNamespace};
+use weftwork_store::{Result, Store};
+use weftwork_store::{cancel_orphan, has_begun, open_questions};
 use weftwork_types::event::{AiEvent, AttemptReset, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::run::{Multitask, RunOutcome, RunStatus};
 use weftwork_types::tool::Effect;

@@ -2,12 +2,12 @@ use super::fixture::{
     at, begin, commit, completed, custom_event, finish, principal, register, thread, us, write,
 };
 use std::sync::Arc;
+use weftwork_store::ImportThreads;
 use weftwork_store::StoreError;
 use weftwork_store::invariants;
 use weftwork_store::memory::MemoryStore;
-use weftwork_store::record::{Claim, Commit};
-use weftwork_store::table::{ReadEvents, Store};
-use weftwork_store::transfer::ImportThreads;
+use weftwork_store::{Claim, Commit};
+use weftwork_store::{ReadEvents, Store};
 use weftwork_types::event::{Piece, PieceAt, PieceKind, Position};
 use weftwork_types::{TaskId, Timestamp};
 

@@ -4,10 +4,10 @@ use super::fixture::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
 use weftwork_store::invariants;
-use weftwork_store::record::{Commit, StoredEvent};
-use weftwork_store::table::Store;
+use weftwork_store::{Commit, StoredEvent};
 use weftwork_types::code::Fault;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunOutcome, RunStatus};

@@ -4,12 +4,12 @@ use super::fixture::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
 use weftwork_store::invariants;
 use weftwork_store::memory::MemoryStore;
-use weftwork_store::record::{Commit, StoredEvent};
-use weftwork_store::retention::{Untouched, Waiting};
-use weftwork_store::table::Store;
+use weftwork_store::{Commit, StoredEvent};
+use weftwork_store::{Untouched, Waiting};
 use weftwork_types::code::Fault;
 use weftwork_types::run::{Multitask, RunOutcome, RunRef};
 use weftwork_types::{ErrorCode, Timestamp};
@@ -32,11 +32,7 @@ async fn forget(store: &dyn Store, which: Untouched) -> Vec<String> {
     gone.into_iter().map(|id| id.to_string()).collect()
 }
 
-async fn read(
-    store: &dyn Store,
-    at: &RunRef,
-    after: u64,
-) -> weftwork_store::table::Result<Vec<u64>> {
+async fn read(store: &dyn Store, at: &RunRef, after: u64) -> weftwork_store::Result<Vec<u64>> {
     let events = store.events(&us(), at, after, 99).await?;
     Ok(events.into_iter().map(|StoredEvent { seq, .. }| seq).collect())
 }

@@ -3,9 +3,9 @@ use super::checkpoints::{
 };
 use super::fixture::{begin, checkpoint, finish, outside, tasks, these, thread, us};
 use std::sync::Arc;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::{CheckpointBatch, FoundCheckpoint, NewCheckpoint};
-use weftwork_store::table::Store;
+use weftwork_store::{CheckpointBatch, FoundCheckpoint, NewCheckpoint};
 use weftwork_types::CheckpointId;
 
 pub(super) async fn a_copy_takes_the_place_of_what_is_there(store: Arc<dyn Store>) {

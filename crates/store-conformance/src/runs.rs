@@ -5,11 +5,11 @@ use super::fixture::{
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use weftwork_store::Commit;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::{CheckpointBatch, CheckpointNamespace};
 use weftwork_store::invariants;
-use weftwork_store::record::Commit;
-use weftwork_store::table::Store;
+use weftwork_store::{CheckpointBatch, CheckpointNamespace};
 use weftwork_types::Timestamp;
 use weftwork_types::run::{RunInput, RunStatus};
 use weftwork_types::tool::Effect;
@@ -35,7 +35,7 @@ pub(super) async fn threads_are_listed_by_last_change(store: Arc<dyn Store>) {
         run.created_at = Timestamp(created);
         store.create_run(&us(), run, BTreeMap::new()).await.expect("a run");
     }
-    let names = |rows: Vec<weftwork_store::record::ThreadRow>| -> Vec<String> {
+    let names = |rows: Vec<weftwork_store::ThreadRow>| -> Vec<String> {
         rows.iter().map(|row| row.id.to_string()).collect()
     };
     let all = store.threads(&us(), 0, usize::MAX).await.expect("threads");

@@ -5,14 +5,14 @@ use super::fixture::{
 };
 use super::fixture::{custom_event, us, write};
 use std::sync::Arc;
+use weftwork_store::Commit;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
-use weftwork_store::record::Commit;
 use weftwork_store::remote::{forget_deletion, record_of, recorded, remote_deletions};
 use weftwork_store::sequence::{
     Content, SEQUENCE_BYTES_MAX, SEQUENCE_ROWS_MAX, Sequence, SequenceQuery, SequenceRow,
     SequenceWrite,
 };
-use weftwork_store::table::Store;
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::port::{RemoteAddress, RemoteThreadRecord};
 use weftwork_types::{Principal, Timestamp};

@@ -6,14 +6,14 @@ use super::fixture::{
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_store::checkpoint::CheckpointBatch;
+use weftwork_store::CheckpointBatch;
+use weftwork_store::Commit;
+use weftwork_store::Store;
 use weftwork_store::invariants;
-use weftwork_store::record::Commit;
-use weftwork_store::table::Store;
 use weftwork_types::tool::Effect;
 use weftwork_types::{InterruptId, Timestamp};
 
-async fn filled(store: &dyn Store) -> weftwork_store::record::Claim {
+async fn filled(store: &dyn Store) -> weftwork_store::Claim {
     let claim = begin_as(store, &us(), keyed(new_run("t", "r"), "once")).await;
     record(store, &claim, vec![call(1, Effect::StateChange)]).await;
     store.record_usage(&us(), fact("i", "r", 1_100)).await.expect("records");

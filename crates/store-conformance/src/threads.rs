@@ -6,16 +6,16 @@ use super::fixture::{
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use weftwork_store::Commit;
 use weftwork_store::StoreError;
 use weftwork_store::invariants;
 use weftwork_store::memory::MemoryStore;
-use weftwork_store::record::Commit;
-use weftwork_store::table::{Store, WriteThreads};
 use weftwork_store::thread::{
     Direction, FoundThread, IfExists, METADATA_BYTES_MAX, Metadata, NewThread, SEARCH_LIMIT_MAX,
     SearchFrom, ThreadCursor, ThreadKey, ThreadOrder, ThreadQuery, ThreadStatus,
 };
-use weftwork_store::transfer::{ExportThreads, ImportThreads};
+use weftwork_store::{ExportThreads, ImportThreads};
+use weftwork_store::{Store, WriteThreads};
 use weftwork_types::code::Fault;
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{ErrorCode, Principal, ThreadId, Timestamp};

@@ -4,13 +4,13 @@ use super::fixture::{
     principal, question, record, register, settled, thread, us, write,
 };
 use std::sync::Arc;
+use weftwork_store::Commit;
+use weftwork_store::Store;
 use weftwork_store::StoreError;
-use weftwork_store::checkpoint::{CheckpointBatch, NewCheckpoint, NewPending, Pending};
 use weftwork_store::invariants;
 use weftwork_store::memory::MemoryStore;
-use weftwork_store::record::Commit;
-use weftwork_store::table::Store;
-use weftwork_store::transfer::{ExportThreads, ImportThreads, ThreadExport};
+use weftwork_store::{CheckpointBatch, NewCheckpoint, NewPending, Pending};
+use weftwork_store::{ExportThreads, ImportThreads, ThreadExport};
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::tool::Effect;
 use weftwork_types::{CheckpointId, Timestamp};

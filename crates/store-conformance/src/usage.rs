@@ -1,6 +1,6 @@
 use super::fixture::{begin, fact, finish, thread, us};
 use std::sync::Arc;
-use weftwork_store::table::Store;
+use weftwork_store::Store;
 use weftwork_types::RunId;
 
 fn run(id: &str) -> RunId {

@@ -4,8 +4,8 @@ use super::fixture::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weftwork_store::record::Commit;
-use weftwork_store::table::Store;
+use weftwork_store::Commit;
+use weftwork_store::Store;
 use weftwork_types::code::Fault;
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{ErrorCode, Principal, Timestamp};

@@ -12,23 +12,23 @@
 
 pub mod approval;
 pub mod artifact;
-pub mod checkpoint;
+mod checkpoint;
 pub mod columns;
-pub mod execution_order;
-pub mod inbox;
+mod execution_order;
+mod inbox;
 pub mod invariants;
 pub mod items;
 pub mod mailbox;
 pub mod memory;
-pub mod orphan;
-pub mod record;
+mod orphan;
+mod record;
 pub mod remote;
-pub mod retention;
+mod retention;
 pub mod rows;
 pub mod sequence;
-pub mod table;
+mod table;
 pub mod thread;
-pub mod transfer;
+mod transfer;
 
 pub use checkpoint::{
     Body, CheckpointBatch, CheckpointNamespace, CheckpointStore, FoundCheckpoint, NewCheckpoint,

@@ -13,17 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_agents::AgentRuntime;
 use weftwork_models::{ChatModel, ModelInfo};
-use weftwork_runtime::{
-    EndedRun, FollowFrom, FollowTarget, OutputStream, Runtime, Selection, Thread,
-};
+use weftwork_runtime::{EndedRun, Runtime, StartedRun, Thread};
 use weftwork_store::{Store, StoreError, ThreadRow};
-use weftwork_types::caller::Caller;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::{Message, Role};
-use weftwork_types::port::{Clock, GraphExecutor, Limits, RunHandle};
-use weftwork_types::run::{
-    Answers, Durability, Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest,
-};
+use weftwork_types::port::{Clock, GraphExecutor, Limits};
+use weftwork_types::run::{Answers, Durability, Multitask, RunOptions, RunOutcome, RunRef};
 use weftwork_types::{MessageId, Principal, RunId, ThreadId};
 
 /// Agents with an open model and store, ready to run.
@@ -186,78 +181,6 @@ impl App {
         json!({"messages": [Message::text(id, Role::User, text)]})
     }
 
-    /// Starts a run and returns once it is accepted, with a stream of its events.
-    ///
-    /// # Errors
-    /// [`Error::UnknownAgent`], and [`Error::Run`] if the run is not accepted.
-    pub async fn start(
-        &self,
-        agent: &str,
-        thread: ThreadId,
-        input: RunInput,
-    ) -> Result<RunHandle, Error> {
-        let graph = self.agent(agent)?.id().to_owned();
-        let request = uuid::Uuid::from_u128(self.clock.unique()).to_string();
-        let request = RunRequest {
-            principal: self.who.clone(),
-            caller: Caller::local(request)?,
-            graph,
-            thread,
-            input,
-            options: self.options(),
-        };
-        Ok(self.runtime.execute(request).await?)
-    }
-
-    /// Follows a run until its end, or all runs of a thread; see [`Runtime::follow`]. The run may be
-    /// executing here or in another process, or may have ended. Following does not affect the run,
-    /// and dropping the stream does not cancel it. A client whose stream broke continues after the
-    /// last output that it received, within a text with the rest of it.
-    ///
-    /// ```
-    /// use futures_util::TryStreamExt;
-    /// use weftwork::prelude::*;
-    /// use weftwork::runtime::{FollowFrom, Output, Selection};
-    ///
-    /// # #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
-    /// # async fn main() -> Result<(), weftwork::Error> {
-    /// let app = App::builder()
-    ///     .config(Config::in_memory())
-    ///     .model("scripted")
-    ///     .agent("chat", |model| ReactAgent::new("chat", model).build())
-    ///     .open()
-    ///     .await?;
-    /// let run = app.thread("t").await?.say("Hello");
-    /// let mut output = run.follow(Selection::default()).await?;
-    /// let first = output.try_next().await?.expect("a run reports its start");
-    /// drop(output); // the client disconnects
-    ///
-    /// let select = Selection::default();
-    /// let rest = app.follow(&first.run, first.start_after(), select).await?;
-    /// let rest: Vec<Output> = rest.try_collect().await?;
-    ///
-    /// // A client that connects after the end receives the same text.
-    /// let all = app.follow(&first.run, FollowFrom::Start, select).await?;
-    /// let all: Vec<Output> = all.try_collect().await?;
-    /// let text = |output: &[Output]| -> String {
-    ///     output.iter().filter_map(Output::text).map(|part| part.text.as_str()).collect()
-    /// };
-    /// assert_eq!(text(&rest), text(&all));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Runtime`] as [`Runtime::follow`].
-    pub async fn follow<T: FollowTarget>(
-        &self,
-        target: &T,
-        from: impl Into<FollowFrom>,
-        select: Selection,
-    ) -> Result<OutputStream, Error> {
-        Ok(self.runtime.follow(&self.who, target, from, select).await?)
-    }
-
     /// A thread of this app's store, on which its agent runs with the model, the budget and the other
     /// settings of the app. A new thread is one of the first agent; an existing thread continues with
     /// its own agent.
@@ -345,7 +268,7 @@ impl App {
     ///
     /// # Errors
     /// [`Error::Runtime`] if there is nothing to resume, or a live process executes the run.
-    pub async fn resume(&self, thread: &ThreadId) -> Result<RunHandle, Error> {
+    pub async fn resume(&self, thread: &ThreadId) -> Result<StartedRun, Error> {
         Ok(self.runtime.resume_with(&self.who, thread, self.options()).await?)
     }
 
@@ -367,7 +290,7 @@ impl App {
     /// # Errors
     /// [`Error::Runtime`] if the run cannot be requeued: it has not ended, it did not fail, or the
     /// thread has had later runs.
-    pub async fn requeue(&self, run: &RunRef) -> Result<RunHandle, Error> {
+    pub async fn requeue(&self, run: &RunRef) -> Result<StartedRun, Error> {
         Ok(self.runtime.requeue(&self.who, run).await?)
     }
 

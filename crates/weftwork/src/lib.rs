@@ -119,8 +119,6 @@ pub use weftwork_macros::FacadeState as State;
 /// # }
 /// ```
 pub use weftwork_macros::facade_tool as tool;
-pub use weftwork_store as store;
-pub use weftwork_types as types;
 
 /// Agents: prompts and their evaluation, sessions, and prebuilt graphs.
 pub mod agents {
@@ -129,13 +127,43 @@ pub mod agents {
 
 /// Chat models, their providers, and `ModelCaller`, through which every model call passes.
 pub mod models {
-    pub use weftwork_models::*;
+    pub use weftwork_models::{
+        Additions, Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream,
+        FallbackOn, FinishReason, HttpModel, IntoModel, ModelCallError, ModelCaller, ModelChoice,
+        ModelError, ModelFacts, ModelInfo, ModelPrices, ModelProvider, ModelRegistry,
+        ModelSettings, Price, PriceTable, Protocol, ProviderOverride, ProviderRow, ProviderTable,
+        Quirk, Quirks, Recorder, RefusalKind, ReplayModel, ReplayProvider, RequestExtras,
+        RetryPolicy, RunModel, Secret, ServerConfig, SettingsTable, TokenLimits, ToolChoice, cache,
+        check_media,
+    };
 }
 
 /// Graphs: the builder, the arguments and results of nodes, and runs within a program.
 pub mod graph {
+    pub use crate::graph_names::{Routes, State};
+    #[doc(hidden)]
+    pub use weftwork_graph::__private;
+    pub use weftwork_graph::run_loop::{
+        CheckpointRef, Checkpointer, Finished, Host, InMemoryCheckpointer, Run, RunStream,
+        SnapshotRun, Source, Start, StateForm, StateQuery, StreamItem, SubState, TaskResult,
+        TaskSnapshot, Written,
+    };
+    pub use weftwork_graph::{
+        Answers, Arg, BuildError, BuildInfo, Cache, ChannelDef, Command, CompiledGraph,
+        Conversation, Ctx, Deps, Durability, DynUpdate, DynView, Dynamic, END, Ended, Failure,
+        Field, FieldKey, Finish, Flow, FromTask, Graph, GraphSchemas, Handler, HasValue,
+        HistoryFilter, Input, IntoGraph, IntoInput, IntoOutput, IntoRoute, InvalidGraph, List,
+        MessagePart, Modes, NODE_FAILED, Next, NodeError, NodeResult, NotResumable, OUTPUT, Once,
+        Question, Reads, Retry, RouteHandler, RunOutcome, RuntimeError, START, Semantics, SendTo,
+        Snapshot, StateSpec, Stops, StreamEvent, SubgraphState, SystemClock, TaskDef, TaskInput,
+        TaskPath, Timeout, Value, Write, channel,
+    };
+}
+
+/// The names of `weftwork_graph`, with derives that expand to paths of this crate in place of its
+/// own.
+mod graph_names {
     pub use weftwork_graph::*;
-    // These derives expand to paths of this crate and replace those of `weftwork_graph`.
     pub use weftwork_macros::{FacadeRoutes as Routes, FacadeState as State};
 }
 
@@ -144,18 +172,59 @@ pub mod runtime {
     pub use weftwork_runtime::*;
 }
 
+/// Stores: their traits, records and queries, and what is built on them.
+pub mod store {
+    pub use weftwork_store::{
+        ActivityCounts, AskingThread, Base, Body, Change, CheckpointBatch, CheckpointNamespace,
+        CheckpointStore, Claim, Commit, Committed, Content, ExportThreads, Filter, FoundCheckpoint,
+        FoundThread, IfExists, ImportThreads, Indexing, InterruptRow, Item, ItemQuery, ItemRef,
+        ItemStore, ItemTable, JournalRead, MemoryItems, MemoryStore, Metadata, Namespace,
+        NamespaceQuery, NewCheckpoint, NewPending, NewRun, NewThread, OrphanCursor, OrphanPage,
+        Pattern, Pending, Prefix, PutOptions, ReadCheckpoints, ReadEvents, ReadInterrupts,
+        ReadItems, ReadRuns, ReadThreads, ReadUsage, Result, Retention, RowStore, Rows, RunExport,
+        RunRow, SearchFrom, Sequence, SequenceQuery, SequenceRow, SequenceTable, SequenceWrite,
+        Store, StoreError, StoreItems, StoredEvent, StoredItem, ThreadCursor, ThreadExport,
+        ThreadOrder, ThreadPage, ThreadQuery, ThreadRow, ThreadStatus, Ttl, UnfinishedRuns,
+        Untouched, UsageRow, Waiting, WorkerRow, Workers, WriteCheckpoints, WriteItems, WriteRuns,
+        WriteThreads, WriteUsage, approval, artifact, asking_threads, by_execution, cancel_orphan,
+        delete_all_untouched, drop_all_events, end_asking, has_begun, invariants, items, mailbox,
+        open_questions, rows, sequence, speaking, thread, wakes_as_before,
+    };
+}
+
 /// Tools and `ToolRunner`, which executes them.
 pub mod tools {
     pub use weftwork_macros::facade_tool as tool;
     pub use weftwork_tools::*;
 }
 
+/// Records that are stored or sent, ids, and the ports of the runtime.
+pub mod types {
+    pub use weftwork_types::id::InvalidId;
+    pub use weftwork_types::principal::InvalidRights;
+    pub use weftwork_types::schema;
+    pub use weftwork_types::store_error::{FileChange, RefusedByInstance};
+    pub use weftwork_types::{
+        BillingAccountId, BoxFuture, BoxStream, CheckpointId, ErrorCode, InstanceId, InterruptId,
+        InvocationId, MessageId, OrgId, Principal, RequestId, Right, Rights, RunId, StoreError,
+        TaskId, ThreadId, Timestamp, ToolCallId, TraceId, VirtualKeyId, WorkerId, approval, caller,
+        canonical, code, event, instance, interrupt, json, port, run, shown, sse, telemetry, tool,
+        usage,
+    };
+
+    /// Messages and their parts.
+    pub mod message {
+        pub use weftwork_types::message::{
+            Media, Message, MessageExtra, Messages, Part, Role, ToolCall, ToolResult, content_text,
+        };
+    }
+}
+
 /// Models and clocks for tests of agents and graphs.
 pub mod testing {
     #[doc(no_inline)]
-    pub use crate::models::{ScriptedModel, scripted::Step};
-    #[doc(no_inline)]
     pub use crate::types::port::ManualClock;
+    pub use weftwork_models::scripted::{ScriptedModel, ScriptedProvider, Step};
 }
 
 /// Tools of MCP servers.

@@ -3,7 +3,7 @@
 use crate::{Config, Error};
 use std::sync::{Arc, OnceLock};
 use weftwork_egress::{AllowedHost, EgressConfig, GuardedClient};
-use weftwork_models::replay::ReplayProvider;
+use weftwork_models::ReplayProvider;
 use weftwork_models::scripted::ScriptedProvider;
 use weftwork_models::{ChatModel, ModelRegistry};
 use weftwork_types::BoxFuture;

@@ -5,7 +5,7 @@ use crate::speech::{self, Speech};
 use serde_json::json;
 use std::error::Error;
 use std::sync::Arc;
-use weftwork::graph::run_loop::{Semantics, SubgraphState};
+use weftwork::graph::{Semantics, SubgraphState};
 use weftwork::models::{ChatRequest, ModelCaller};
 use weftwork::prelude::*;
 use weftwork::types::message::ToolResult;

@@ -4,7 +4,7 @@
 
 use serde_json::json;
 use std::error::Error;
-use weftwork::graph::run_loop::Semantics;
+use weftwork::graph::Semantics;
 use weftwork::graph::{DynUpdate, Dynamic};
 use weftwork::prelude::*;
 use weftwork::runtime::RuntimeBuilder;

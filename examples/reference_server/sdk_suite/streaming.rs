@@ -2,8 +2,8 @@
 
 use crate::speech::{self, Speech};
 use serde_json::json;
-use weftwork::graph::run_loop::{Semantics, SubgraphState};
 use weftwork::graph::{BuildError, NodeError};
+use weftwork::graph::{Semantics, SubgraphState};
 use weftwork::models::{ChatRequest, ModelCaller};
 use weftwork::prelude::*;
 use weftwork::types::ToolCallId;

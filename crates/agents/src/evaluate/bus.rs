@@ -194,7 +194,7 @@ impl ExecutedOutcome {
 ///
 /// ```
 /// use weftwork_agents::{Evaluator, EventBus, Prompt, PromptEventKind, Section};
-/// use weftwork_models::ScriptedModel;
+/// use weftwork_models::scripted::ScriptedModel;
 /// use weftwork_models::scripted::Step;
 ///
 /// # #[tokio::main]

@@ -13,10 +13,12 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use weftwork_types::event::RunEvent;
+use weftwork_graph::RuntimeError;
+use weftwork_runtime::Output;
+use weftwork_types::event::StreamPosition;
 use weftwork_types::port::{Budget, CallContext, LimitedBudget, Limits};
 use weftwork_types::run::Answers;
 use weftwork_types::usage::Usage;
@@ -63,7 +65,7 @@ pub(super) enum Start<P> {
 }
 
 /// An evaluation of a prompt that is not yet requested. Await it for its outcome,
-/// [`stream`](Self::stream) its events, or block with [`blocking`](Self::blocking).
+/// [`stream`](Self::stream) its output, or block with [`blocking`](Self::blocking).
 ///
 /// # Errors
 /// [`EvaluationError`] with its kind, the phase that failed, and the usage up to then.
@@ -139,16 +141,18 @@ where
     P: Serialize + DeserializeOwned + Send + 'static,
     T: DeserializeOwned,
 {
-    /// Evaluates, and reports the events of the run as they occur: partial text, calls, usage.
+    /// Evaluates, and delivers the output of the run as it occurs: text, calls, usage.
     pub fn stream(self) -> EvaluationStream<'a, T>
     where
         T: 'a,
     {
-        let (sender, events) = unbounded_channel();
+        let (sender, output) = unbounded_channel();
+        let future: BoxFuture<'a, _> = Box::pin(self.run(Some(sender), None));
         EvaluationStream {
-            future: Some(Box::pin(self.run(Some(sender), None))),
-            events,
+            future: Some(future),
+            output,
             outcome: None,
+            position: StreamPosition::default(),
         }
     }
 
@@ -196,7 +200,7 @@ where
 
     async fn run(
         self,
-        events: Option<UnboundedSender<RunEvent>>,
+        output: Option<UnboundedSender<Result<Output, RuntimeError>>>,
         nested: Option<Nested>,
     ) -> Result<Evaluated<T>, EvaluationError> {
         let Self { evaluator, prompt, start, session, deadline, budget, overrides } = self;
@@ -207,7 +211,7 @@ where
             deadline,
             budget,
             overrides,
-            events,
+            output,
             nested,
         };
         let own = request.evaluator.new_session();
@@ -237,13 +241,15 @@ where
     }
 }
 
-/// An evaluation that makes progress as its events are read. After the last event,
-/// [`outcome`](Self::outcome) returns its outcome. Dropping it cancels the run.
+/// An evaluation that makes progress as its output is read: that of its run, as a
+/// [`StartedRun`](weftwork_runtime::StartedRun) delivers it. Await it for its outcome, for which it
+/// reads what is left. Dropping it cancels the run.
 #[must_use = "the evaluation makes progress only as it is read"]
 pub struct EvaluationStream<'a, T> {
     future: Option<BoxFuture<'a, Result<Evaluated<T>, EvaluationError>>>,
-    events: UnboundedReceiver<RunEvent>,
+    output: UnboundedReceiver<Result<Output, RuntimeError>>,
     outcome: Option<Result<Evaluated<T>, EvaluationError>>,
+    position: StreamPosition,
 }
 
 impl<T> fmt::Debug for EvaluationStream<'_, T> {
@@ -253,30 +259,29 @@ impl<T> fmt::Debug for EvaluationStream<'_, T> {
 }
 
 impl<T> EvaluationStream<'_, T> {
-    /// The next event; `None` when the evaluation has ended.
-    ///
-    /// # Cancel safety
-    /// No event is lost.
-    pub async fn next(&mut self) -> Option<RunEvent> {
-        poll_fn(|cx| self.poll_event(cx)).await
+    /// Position after the last output that the stream delivered. A client that loses its connection
+    /// continues with the run of the evaluation after it.
+    #[must_use]
+    pub fn position(&self) -> &StreamPosition {
+        &self.position
     }
 
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<RunEvent>> {
+    fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Output, RuntimeError>>> {
         if let Some(future) = &mut self.future
             && let Poll::Ready(outcome) = future.as_mut().poll(cx)
         {
             self.outcome = Some(outcome);
             self.future = None;
         }
-        self.events.poll_recv(cx)
+        let next = ready!(self.output.poll_recv(cx));
+        if let Some(Ok(next)) = &next {
+            self.position.clone_from(&next.position);
+        }
+        Poll::Ready(next)
     }
 
-    /// Reads the remaining events, and returns the outcome.
-    ///
-    /// # Errors
-    /// As the evaluation.
-    pub async fn outcome(mut self) -> Result<Evaluated<T>, EvaluationError> {
-        while self.next().await.is_some() {}
+    async fn read_to_end(mut self) -> Result<Evaluated<T>, EvaluationError> {
+        while poll_fn(|cx| self.poll_output(cx)).await.is_some() {}
         match (self.outcome, self.future) {
             (Some(outcome), _) => outcome,
             (None, Some(future)) => future.await,
@@ -285,11 +290,21 @@ impl<T> EvaluationStream<'_, T> {
     }
 }
 
-/// The events, until the evaluation has ended.
+/// The output, until the evaluation has ended. An error is its last element.
 impl<T: Unpin> Stream for EvaluationStream<'_, T> {
-    type Item = RunEvent;
+    type Item = Result<Output, RuntimeError>;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<RunEvent>> {
-        self.poll_event(cx)
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_output(cx)
+    }
+}
+
+impl<'a, T: Send + 'a> IntoFuture for EvaluationStream<'a, T> {
+    type Output = Result<Evaluated<T>, EvaluationError>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    /// Reads the remaining output, and returns the outcome.
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.read_to_end())
     }
 }

@@ -81,7 +81,7 @@ impl<P: Params, T> Prompt<P, T> {
     /// use serde::{Deserialize, Serialize};
     /// use serde_json::json;
     /// use weftwork_agents::{Prompt, Section};
-    /// use weftwork_models::{ScriptedModel, scripted::Step};
+    /// use weftwork_models::scripted::{ScriptedModel, Step};
     /// use weftwork_runtime::Runtime;
     ///
     /// #[derive(Serialize, Deserialize, JsonSchema)]

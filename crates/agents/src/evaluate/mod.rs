@@ -85,7 +85,7 @@ impl Default for ClientConfig {
 /// ```
 /// use std::sync::Arc;
 /// use weftwork_agents::{Evaluator, Prompt, Section};
-/// use weftwork_models::{ScriptedModel, scripted::Step};
+/// use weftwork_models::scripted::{ScriptedModel, Step};
 /// use weftwork_tools::tool;
 ///
 /// /// Adds two numbers.
@@ -355,7 +355,7 @@ impl Evaluator {
     /// ```
     /// use std::sync::Arc;
     /// use weftwork_agents::{Evaluator, Prompt, Section, Session};
-    /// use weftwork_models::{ScriptedModel, scripted::Step};
+    /// use weftwork_models::scripted::{ScriptedModel, Step};
     /// use weftwork_runtime::Runtime;
     /// use weftwork_store::MemoryStore;
     /// use weftwork_tools::{Policy, tool};

@@ -15,7 +15,7 @@ use weftwork_types::usage::Usage;
 ///
 /// ```
 /// use weftwork_agents::{Evaluator, Prompt, Section};
-/// use weftwork_models::ScriptedModel;
+/// use weftwork_models::scripted::ScriptedModel;
 /// use weftwork_models::scripted::Step;
 ///
 /// # #[tokio::main]

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_graph::RuntimeError;
 use weftwork_store::StoreError;
 use weftwork_types::ThreadId;
-use weftwork_types::event::Position;
 use weftwork_types::port::GraphExecutor;
 use weftwork_types::run::RunRef;
 use weftwork_types::usage::{Usage, UsageCount};
@@ -121,8 +120,8 @@ async fn cancel_run(evaluator: &Evaluator, run: &RunRef) {
     if let Err(error) = runtime.cancel(who, run).await {
         tracing::warn!(run = %run.run, %error, "a dropped evaluation was not cancelled");
     }
-    match runtime.watch(who, run, Position::END).await {
-        Ok(handle) => drop(handle.outcome.await),
+    match runtime.follow_run(who, run).await {
+        Ok(run) => drop(run.await),
         Err(error) => tracing::warn!(run = %run.run, %error, "a dropped run cannot be read"),
     }
 }

@@ -52,7 +52,7 @@ impl Evaluator {
     /// ```
     /// # use serde::{Deserialize, Serialize};
     /// # use weftwork_agents::{Evaluator, Session, Slice};
-    /// # use weftwork_models::ScriptedModel;
+    /// # use weftwork_models::scripted::ScriptedModel;
     /// # use weftwork_runtime::Runtime;
     /// # #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     /// # struct Note(String);
@@ -121,15 +121,15 @@ impl Evaluator {
             let writes = json!({SESSION_CHANNEL: save.events});
             let run = thread.update_as("__beside__", writes).idempotency_key(&save.key);
             // In a task of its own: a run that is stored is executed, although its caller has left.
-            let handle = match tokio::spawn(run.begin()).await {
+            let started = match tokio::spawn(run.begin()).await {
                 Ok(begun) => begun?,
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 Err(_) => return Err(RuntimeError::Stopping),
             };
-            drop(handle.events);
-            let fault = match handle.outcome.await {
+            let ended = started.await;
+            let fault = match ended.outcome() {
                 RunOutcome::Completed { .. } => None,
-                RunOutcome::Failed { fault } => Some(fault),
+                RunOutcome::Failed { fault } => Some(fault.clone()),
                 _ => {
                     let session = session.id().clone();
                     Some(SessionError::Cancelled { session }.fault())
@@ -137,7 +137,7 @@ impl Evaluator {
             };
             let store = self.runtime.store().as_ref();
             if let Some(fault) = fault
-                && !has_begun(store, &self.principal, &handle.run).await?
+                && !has_begun(store, &self.principal, ended.run()).await?
             {
                 session.fail_save(save);
                 return Err(RuntimeError::Node(fault));

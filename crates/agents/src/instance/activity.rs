@@ -7,7 +7,7 @@ use super::{AgentRuntime, hosting};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
-use weftwork_runtime::{Runtime, check_key};
+use weftwork_runtime::{Runtime, StartedRun, check_key};
 use weftwork_store::{NewRun, RunRow, StoreError};
 use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, PAYLOAD_BYTES_MAX};
@@ -260,6 +260,17 @@ impl Sent {
     #[must_use]
     pub fn activity(&self) -> &RunRef {
         &self.at
+    }
+
+    /// Returns the run of the activity, in whichever process it is executed: its output, such as the
+    /// text of an answer, and its end. The run that continues the activity after an answer is another
+    /// one.
+    ///
+    /// # Errors
+    /// W0645 if the graph of the instance is not hosted here; errors of the store.
+    pub async fn run(&self) -> Result<StartedRun, AgentRuntimeError> {
+        let run = self.agents.runtime().follow_run(&self.agents.who, &self.at).await;
+        run.map_err(|error| of_runtime(self.at.thread.as_str(), error))
     }
 
     /// Waits until the activity has ended or waits for an answer or for a time, in whichever process it

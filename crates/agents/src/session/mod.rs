@@ -96,7 +96,7 @@ pub trait Slice: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
 /// ```
 /// use serde::{Deserialize, Serialize};
 /// use weftwork_agents::{Evaluator, Slice};
-/// use weftwork_models::ScriptedModel;
+/// use weftwork_models::scripted::ScriptedModel;
 ///
 /// #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 /// struct Note(String);

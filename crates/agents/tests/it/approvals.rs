@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork_agents::ReactAgent;
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::Runtime;
 use weftwork_store::Store;

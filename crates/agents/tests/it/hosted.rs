@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use weftwork_agents::{Prompt, PromptContext, Section, Supervisor};
 use weftwork_graph::IntoGraph;
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::memory::MemoryStore;

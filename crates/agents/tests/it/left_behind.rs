@@ -138,7 +138,7 @@ async fn what_a_rollback_without_input_left_is_told_with_the_next_input() {
     desk.say("Hello?").await;
     let runs = desk.thread().runs(RolledBack::Included).await.expect("reads");
     let back = desk.thread().cancel_run(&runs[0].new.at, CancelAction::Rollback).await;
-    back.expect("accepted").expect("a run").outcome.await;
+    back.expect("accepted").expect("a run").await;
     let conversation = short(&messages(&desk.say("Write to Ada.").await.1));
     let expected = ["Write to Ada.", "send_letter()", "a letter is on its way to Ada", "It was."];
     assert_eq!(conversation, expected);
@@ -202,7 +202,7 @@ async fn roll_back_answers(desk: &Desk) {
     let runs = desk.thread().runs(RolledBack::Omitted).await.expect("reads");
     let answered = runs.iter().rfind(|row| row.answers.is_some()).expect("an answer");
     let back = desk.thread().cancel_run(&answered.new.at, CancelAction::Rollback).await;
-    back.expect("accepted").expect("a run").outcome.await;
+    back.expect("accepted").expect("a run").await;
 }
 
 const REFUNDED: &str = "refunded 5 for A1";

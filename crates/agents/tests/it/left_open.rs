@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_graph::run_loop::{Answers, Host, InMemoryCheckpointer, Start, StartCommand};
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::Message;

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::sync::Arc;
 use weftwork_agents::{Model, WithModel};
 use weftwork_graph::{CompiledGraph, Ctx, Graph, NodeResult, START, State};
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_types::event::AiEvent;
@@ -104,7 +104,7 @@ async fn a_quiet_answer_is_reported_and_not_streamed() {
         Ok(NoteUpdate::new().text(text))
     }
     let thread = hosted(graph(&scripted(["a secret draft", "a good text"]), talk)).await;
-    let run = thread.start(json!({})).begin().await.expect("begins");
+    let run = thread.start(json!({})).begin().await.expect("begins").into_handle();
     let events: Vec<AiEvent> = run.events.map(|event| event.event).collect().await;
     let text = |event: &AiEvent| match event {
         AiEvent::TextDelta { delta } => Some(delta.clone()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weftwork_graph::channel::MessageWrite;
 use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start};
 use weftwork_graph::{MessagePart, Modes, RunOutcome, StreamEvent};
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_testkit::ManualClock;
 use weftwork_types::message::Message;

@@ -6,7 +6,7 @@ use serde_json::json;
 use std::sync::Arc;
 use weftwork_agents::{AgentError, ReactAgent, Supervisor};
 use weftwork_graph::{IntoGraph, RuntimeError};
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::{EndedRun, Runtime};
 use weftwork_store::memory::MemoryStore;

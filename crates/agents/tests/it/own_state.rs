@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use weftwork_agents::{AgentError, ReactAgent, StateWrites};
 use weftwork_graph::{List, State};
+use weftwork_models::ModelError;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
-use weftwork_models::{ModelError, ScriptedModel};
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::memory::MemoryStore;
 use weftwork_tools::{Deps, Policy, ToolBox, ToolError, tool};
@@ -111,7 +112,7 @@ async fn a_model_node_that_runs_again_makes_the_recorded_request() {
 
     let second = model(&seen, vec![Step::text(r#"{"text": "Hello."}"#)]);
     let thread = open(&store, typed(Arc::clone(&second))).await;
-    let ended = thread.resume().await.expect("it is continued");
+    let ended = thread.resume().await.expect("it is continued").await;
     assert_eq!(ended.value::<Greeting>().expect("a value").text, "Hello.");
     assert_eq!((first.calls(), second.calls()), (2, 1), "the first answer is not paid again");
     assert_eq!(*seen.lock().expect("unpoisoned"), ["text 0", "text 0", "text 0"]);

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::sync::Arc;
 use weftwork_agents::ReactAgent;
 use weftwork_graph::CompiledGraph;
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::Runtime;
 use weftwork_tools::{Deps, Policy, ToolBox, tool};

@@ -2,7 +2,7 @@
 
 use super::parse;
 use clap::Args;
-use weftwork::graph::run_loop::{Modes, StateForm};
+use weftwork::graph::{Modes, StateForm};
 use weftwork::runtime::{Selection, Subgraphs};
 
 /// Selection of the frames of a run.

@@ -4,7 +4,7 @@ pub use weftwork::config::read_duration as duration;
 pub use weftwork::config::read_time_limit as time_limit;
 
 use serde_json::{Map, Value};
-use weftwork::graph::run_loop::{Modes, Source};
+use weftwork::graph::{Modes, Source};
 use weftwork::store::ThreadStatus;
 use weftwork::types::json;
 use weftwork::types::run::{RunStatus, Stops};

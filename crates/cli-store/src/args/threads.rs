@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use std::num::NonZeroUsize;
 use std::time::Duration;
-use weftwork::graph::run_loop::Source;
+use weftwork::graph::Source;
 use weftwork::store::{ThreadCursor, ThreadStatus};
 use weftwork::types::CheckpointId;
 use weftwork_cli_base::args::{Keeping, LimitFlags, parse};

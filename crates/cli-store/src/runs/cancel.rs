@@ -66,15 +66,16 @@ pub(super) async fn roll_back(id: &RunId, context: &CommandContext) -> Result<Ex
             .note(format_args!("run {id} of thread {} had not begun; it is cancelled", at.thread));
         return Ok(Exit::Done);
     };
-    let outcome = tokio::select! {
+    let run = rollback.run().clone();
+    let ended = tokio::select! {
         biased;
         signal = signals.next() => {
-            terminal.note(format_args!("run {} rolls it back when it has ended", rollback.run.run));
+            terminal.note(format_args!("run {} rolls it back when it has ended", run.run));
             return Ok(signal.exit());
         }
-        outcome = rollback.outcome => outcome,
+        ended = rollback.into_future() => ended,
     };
-    if let RunOutcome::Failed { fault } = outcome {
+    if let RunOutcome::Failed { fault } = ended.outcome() {
         let reason = format!("run {id} is not rolled back: {}", fault.message);
         return Err(CliError::BadInput { reason });
     }

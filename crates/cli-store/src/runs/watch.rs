@@ -4,7 +4,7 @@ use super::find_run;
 use crate::args::{After, Watch};
 use futures_util::StreamExt;
 use serde::Serialize;
-use weftwork::runtime::{OutputStream, Runtime};
+use weftwork::runtime::{Runtime, StartedRun};
 use weftwork::store::{RunRow, Store, StoreError};
 use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
@@ -51,6 +51,7 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
         ));
     }
     let mut signals = Signals::listen();
+    let run = runtime.follow_run(&Principal::local(), &row.new.at).await?;
     let mut at = match (args.frames.options(), args.after) {
         (Some(select), after) => {
             let after = match after {
@@ -58,19 +59,17 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
                 Some(After::Frame(after)) => after,
                 Some(After::Event(_)) => return Err(wrong_position("a frame, such as 12-3")),
             };
-            let output = runtime.follow(&Principal::local(), &row.new.at, after, select).await?;
-            if let Some(signal) = print_frames(output, after, &mut signals, terminal).await? {
+            let mut run = run.after(after.into()).select(select);
+            if let Some(signal) = print_frames(&mut run, after, &mut signals, terminal).await? {
                 return Ok(signal.exit());
             }
-            let outcome = runtime.watch(&Principal::local(), &row.new.at, Position::START).await?;
-            return print_end(&runtime, &row, &outcome.outcome.await, args.json, terminal).await;
+            return print_end(&runtime, &row, run.await.outcome(), args.json, terminal).await;
         }
         (None, None) => Position::START,
         (None, Some(After::Event(after))) => after,
         (None, Some(After::Frame(_))) => return Err(wrong_position("an event, such as 12")),
     };
-    let handle = runtime.watch(&Principal::local(), &row.new.at, at).await;
-    let RunHandle { run, mut events, outcome } = handle?;
+    let RunHandle { run, mut events, outcome } = run.after(at.into()).into_handle();
     if row.status.is_final() && is_after_end(store.as_ref(), &run, at).await? {
         events = futures_util::stream::empty().boxed();
     }
@@ -95,7 +94,7 @@ async fn print_all(args: &Watch, context: &CommandContext) -> Result<Exit, CliEr
 
 /// Prints the frames of a run, up to the signal that stopped the command.
 async fn print_frames(
-    mut output: OutputStream,
+    run: &mut StartedRun,
     mut at: Position,
     signals: &mut Signals,
     terminal: &Terminal,
@@ -109,7 +108,7 @@ async fn print_frames(
                 ));
                 return Ok(Some(signal));
             }
-            next = output.next() => next.transpose()?,
+            next = run.next() => next.transpose()?,
         };
         let Some(next) = next else { return Ok(None) };
         let Some(found) = next.into_frame() else { continue };

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 use weftwork::graph::CompiledGraph;
-use weftwork::graph::run_loop::{Host, StateQuery};
+use weftwork::graph::{Host, StateQuery};
 use weftwork::runtime::StoreCheckpointer;
 use weftwork::store::{Store as AnyStore, ThreadRow};
 use weftwork::types::Principal;

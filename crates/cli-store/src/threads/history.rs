@@ -2,7 +2,7 @@
 
 use super::open_for_reading;
 use crate::args::History;
-use weftwork::graph::run_loop::HistoryFilter;
+use weftwork::graph::HistoryFilter;
 use weftwork::runtime::thread_history;
 use weftwork::types::{Principal, RunId, ThreadId};
 use weftwork_cli_base::CliError;
@@ -35,7 +35,7 @@ pub(super) async fn history(args: &History, context: &CommandContext) -> Result<
     }
     let mut table = Table::new(&["CHECKPOINT", "STEP", "SOURCE", "DUE", "ASKS", "PARENT"]);
     for found in found {
-        let place = |config: Option<weftwork::graph::run_loop::CheckpointRef>| {
+        let place = |config: Option<weftwork::graph::CheckpointRef>| {
             config.and_then(|config| config.id).map(|id| id.to_string()).unwrap_or_default()
         };
         let metadata = found.metadata.unwrap_or_default();

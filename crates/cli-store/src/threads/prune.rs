@@ -3,7 +3,7 @@
 use super::delete::end_and_delete;
 use crate::args::Prune;
 use std::sync::Arc;
-use weftwork::graph::run_loop::Host;
+use weftwork::graph::Host;
 use weftwork::graph::{RuntimeError, SystemClock};
 use weftwork::runtime::StoreCheckpointer;
 use weftwork::store::{

@@ -54,18 +54,19 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
     if !finished && args.limits.is_set() {
         context.terminal.note("the unfinished run keeps the deadline and the budget it has");
     }
-    let handle = if found.stopped_at_node() && answers.is_empty() {
-        app.start(agent.id(), id.clone(), RunInput::Continue).await?
+    let thread = app.thread_of(agent.id(), &id)?;
+    let started = if found.stopped_at_node() && answers.is_empty() {
+        thread.proceed().begin().await?
     } else if answers.is_empty() {
-        let handle = app.resume(&id).await?;
+        let started = app.resume(&id).await?;
         if !finished {
             context.terminal.note("resuming the unfinished run of the thread");
         }
-        handle
+        started
     } else {
-        app.start(agent.id(), id.clone(), RunInput::answers(answers)).await?
+        thread.answer(answers).begin().await?
     };
-    let exit = to_end(handle, &app, context, None, args.json).await?;
+    let exit = to_end(started, &app, context, None, args.json).await?;
     if exit == Exit::Waiting && !finished && args.has_answer() {
         // The run already has this answer. The open question was asked after it.
         context.terminal.note("your answer was not used: the open question is a new one");

@@ -2,7 +2,7 @@
 
 use super::open_for_reading;
 use crate::args::State;
-use weftwork::graph::run_loop::{Host, StateQuery};
+use weftwork::graph::{Host, StateQuery};
 use weftwork::runtime::StoreCheckpointer;
 use weftwork::types::{Principal, ThreadId};
 use weftwork_cli_base::CliError;

@@ -46,8 +46,7 @@ pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, Cl
         Some(limit) => run.deadline(limit),
         None => run,
     };
-    let handle = run.begin().await?;
-    let exit = to_end(handle, &app, context, args.frames.options(), args.json).await?;
+    let exit = to_end(run.begin().await?, &app, context, args.frames.options(), args.json).await?;
     if !before.is_empty() {
         // A read error here must not change the exit status of the run.
         let open = open_questions_of(&app, &thread).await.unwrap_or_else(|_| before.clone());

@@ -11,6 +11,7 @@ use crate::trace;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::mpsc::unbounded_channel;
 use weftwork_graph::run_loop::{CheckpointRef, StateQuery, StateUpdate};
 use weftwork_graph::{CompiledGraph, Modes, RuntimeError};
 use weftwork_runtime::{EndedRun, Runtime, Thread, ThreadView};
@@ -141,13 +142,15 @@ impl Hosted {
         let run =
             self.thread(&name)?.start(request.input).options(options).from(&request.target.config);
         let projected = self.followers.is_some();
-        let mut stream = run.stream(if projected { Modes::NONE } else { modes }).await?;
+        let (sender, mut items) = unbounded_channel();
+        let run = run.report_to(if projected { Modes::NONE } else { modes }, sender);
+        let started = run.begin().await?;
         let mut followed = None;
         if projected {
             let run = FollowedRun {
                 runtime: self.runtime.clone(),
                 who: self.who.clone(),
-                run: stream.run().clone(),
+                run: started.run().clone(),
                 modes,
             };
             let reconnecting = run.clone();
@@ -159,16 +162,16 @@ impl Hosted {
             let again = again.await.unwrap_or_default();
             followed = Some(Followed { modes, live, again });
         }
-        while let Some(item) = stream.next().await {
+        while let Some(item) = items.recv().await {
             events.extend(trace::event(&item));
         }
-        Ok((stream.end().await, followed))
+        Ok((started.await, followed))
     }
 
     /// Resumes the run that another process left behind.
     pub(crate) async fn resume(&self, thread: &str) -> Played<()> {
-        let resumed = async { self.thread(thread)?.resume().await };
-        ended(resumed.await.map_err(|error| raised(&error))?.outcome())
+        let resumed = async { Ok(self.thread(thread)?.resume().await?.await) };
+        ended(resumed.await.map_err(|error: RuntimeError| raised(&error))?.outcome())
     }
 }
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use weftwork_agents::ReactAgent;
 use weftwork_graph::SystemClock;
 use weftwork_mcp::{Limits, LockFile, McpError, McpFile, McpServers, Terms};
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::Runtime;
 use weftwork_store::memory::MemoryStore;

@@ -72,7 +72,7 @@ impl ScriptedModel {
     /// Creates a model whose every attempt does what a function makes of the request.
     ///
     /// ```
-    /// use weftwork_models::ScriptedModel;
+    /// use weftwork_models::scripted::ScriptedModel;
     /// use weftwork_models::scripted::Step;
     ///
     /// let model = ScriptedModel::from_fn(|request| match request.last_tool_result() {

@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use weftwork_egress::{AllowedHost, EgressConfig, GuardedClient, Lookup};
-use weftwork_models::registry::ProviderOverride;
+use weftwork_models::ProviderOverride;
 use weftwork_models::{
     ModelCallError, ModelCaller, ModelError, ModelRegistry, ProviderTable, RetryPolicy,
 };

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_models::{
     Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream, ModelCallError,
-    ModelCaller, ModelError, ModelInfo, RefusalKind, RetryPolicy, ScriptedModel, TokenLimits,
+    ModelCaller, ModelError, ModelInfo, RefusalKind, RetryPolicy, TokenLimits,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::event::AiEvent;

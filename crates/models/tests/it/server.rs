@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_egress::{EgressConfig, GuardedClient};
-use weftwork_models::registry::ProviderOverride;
+use weftwork_models::ProviderOverride;
 use weftwork_models::{ChatModel, ModelRegistry, ProviderTable};
 use weftwork_testkit::{LoopbackServer, Received, Reply};
 use weftwork_types::port::Egress;

@@ -3,7 +3,7 @@ use crate::row::{At, int, json, text, word};
 use crate::store::PostgresStore;
 use crate::table::threads;
 use tokio_postgres::Row;
-use weftwork_store::table::{JournalRead, Result};
+use weftwork_store::{JournalRead, Result};
 use weftwork_types::port::{CallKey, CallRecord, CallState};
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 

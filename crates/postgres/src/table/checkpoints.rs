@@ -6,7 +6,7 @@ use crate::table::checkpoint_write::Marked;
 use crate::table::{checkpoint_write, threads};
 use std::fmt::Display;
 use tokio_postgres::Row;
-use weftwork_store::table::Result;
+use weftwork_store::Result;
 use weftwork_store::{
     Body, CheckpointBatch, CheckpointNamespace, FoundCheckpoint, ReadCheckpoints, StoreError,
     WriteCheckpoints,

@@ -7,7 +7,7 @@ use crate::row::{At, int, text, word};
 use crate::table::runs::{self, whole};
 use crate::table::{checkpoint_write, checkpoints, mailbox, threads};
 use tokio_postgres::Row;
-use weftwork_store::table::Result;
+use weftwork_store::Result;
 use weftwork_store::{Base, Claim, RunRow, invariants};
 use weftwork_types::run::{RunRef, RunStatus};
 use weftwork_types::{OrgId, Timestamp, WorkerId};

@@ -4,7 +4,7 @@ use crate::row::{At, int, text};
 use crate::store::PostgresStore;
 use crate::table::pieces;
 use tokio_postgres::Row;
-use weftwork_store::table::{ReadEvents, Result};
+use weftwork_store::{ReadEvents, Result};
 use weftwork_store::{StoredEvent, invariants};
 use weftwork_types::event::{FromStored, Piece, Position};
 use weftwork_types::run::RunRef;

@@ -7,9 +7,9 @@ use crate::store::PostgresStore;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
+use weftwork_store::Result;
 use weftwork_store::columns;
 use weftwork_store::items::{SWEPT_BY_PUT, Selection, StoredItem, check_value, seal};
-use weftwork_store::table::Result;
 use weftwork_store::{
     Item, ItemQuery, ItemRef, ItemTable, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
 };

@@ -4,8 +4,8 @@ use crate::conn::{Ask, ask};
 use crate::row::{At, text};
 use crate::table::runs::{read, whole};
 use tokio_postgres::Row;
+use weftwork_store::Result;
 use weftwork_store::columns;
-use weftwork_store::table::Result;
 use weftwork_store::{ActivityCounts, NewRun, RunRow, StoreError, mailbox};
 use weftwork_types::{OrgId, Principal, RunId, ThreadId, Timestamp};
 

@@ -5,7 +5,7 @@ use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, json, text, word};
 use crate::table::{commit, runs, threads};
-use weftwork_store::table::Result;
+use weftwork_store::Result;
 use weftwork_store::{Claim, RunRow, invariants};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunRef, RunStatus};

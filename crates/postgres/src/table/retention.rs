@@ -5,7 +5,7 @@ use crate::error::Done;
 use crate::row::{At, int, text};
 use crate::store::PostgresStore;
 use crate::table::threads;
-use weftwork_store::table::Result;
+use weftwork_store::Result;
 use weftwork_store::{Retention, ThreadRow, Untouched, Waiting};
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 

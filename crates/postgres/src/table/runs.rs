@@ -10,10 +10,10 @@ use crate::table::{claim, threads};
 use std::collections::BTreeMap;
 use tokio_postgres::Row;
 use weftwork_store::columns;
-use weftwork_store::table::{ReadRuns, Result, WriteRuns};
 use weftwork_store::{
     ActivityCounts, Claim, Commit, Committed, NewRun, OrphanPage, RunRow, StoreError, invariants,
 };
+use weftwork_store::{ReadRuns, Result, WriteRuns};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::RunRef;
 use weftwork_types::{

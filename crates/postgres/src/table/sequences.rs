@@ -3,13 +3,13 @@ use crate::error::{Done, Fail};
 use crate::row::{At, int, text};
 use crate::store::PostgresStore;
 use tokio_postgres::Row;
+use weftwork_store::Result;
 use weftwork_store::columns;
 use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::sequence::{
     Change, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable, SequenceWrite,
     check_name, of_thread, wrong_version,
 };
-use weftwork_store::table::Result;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 /// Error code of `apply_effect` if a sequence does not have the expected version.

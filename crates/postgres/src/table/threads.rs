@@ -6,11 +6,11 @@ use crate::store::PostgresStore;
 use crate::table::{checkpoint_write, runs, search, sequences};
 use tokio_postgres::Row;
 use weftwork_store::columns;
-use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::thread::merge_metadata;
 use weftwork_store::{
     IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow, invariants, mailbox,
 };
+use weftwork_store::{ReadThreads, Result, WriteThreads};
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 impl ReadThreads for PostgresStore {

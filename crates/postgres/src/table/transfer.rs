@@ -7,8 +7,8 @@ use crate::row::{At, bytes, int, json, text};
 use crate::store::PostgresStore;
 use crate::table::{accept, calls, checkpoint_write, events, interrupts, runs, threads, usage};
 use tokio_postgres::Row;
+use weftwork_store::Result;
 use weftwork_store::columns;
-use weftwork_store::table::Result;
 use weftwork_store::{
     CheckpointBatch, ExportThreads, ImportThreads, InterruptRow, NewCheckpoint, NewPending,
     Pending, RunExport, StoredEvent, ThreadExport, invariants,

@@ -6,7 +6,7 @@ use crate::table::threads;
 use tokio_postgres::Row;
 use weftwork_store::UsageRow;
 use weftwork_store::columns;
-use weftwork_store::table::{ReadUsage, Result, WriteUsage};
+use weftwork_store::{ReadUsage, Result, WriteUsage};
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId};
 
 impl ReadUsage for PostgresStore {

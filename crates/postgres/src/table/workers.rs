@@ -2,7 +2,7 @@ use crate::conn::ask;
 use crate::row::text;
 use crate::store::{PostgresStore, Time};
 use weftwork_store::WorkerRow;
-use weftwork_store::table::{Result, Workers};
+use weftwork_store::{Result, Workers};
 use weftwork_types::{BoxFuture, WorkerId};
 
 /// Maximum lease, in milliseconds, so that sums of times do not overflow; more than 8,000 years.

@@ -10,10 +10,10 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 use weftwork_postgres::{Options, PostgresStore};
-use weftwork_store::table::{ReadEvents, ReadRuns, WriteRuns};
 use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, Commit, NewCheckpoint, ReadCheckpoints,
 };
+use weftwork_store::{ReadEvents, ReadRuns, WriteRuns};
 use weftwork_types::{CheckpointId, Principal};
 
 /// A small disk mounted in a folder, unmounted on drop.

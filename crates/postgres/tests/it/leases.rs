@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork_postgres::{Options, PostgresStore, Time};
-use weftwork_store::table::{ReadRuns, Workers, WriteRuns};
+use weftwork_store::{ReadRuns, Workers, WriteRuns};
 use weftwork_store::{StoreError, WorkerRow};
 use weftwork_testkit::ManualClock;
 use weftwork_types::port::Clock;

@@ -7,10 +7,10 @@ use crate::support::{Schema, begin, block_on, new_run, register, thread};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weftwork_postgres::PostgresStore;
-use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns};
 use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, Claim, Commit, NewCheckpoint, ReadCheckpoints,
 };
+use weftwork_store::{ReadRuns, ReadThreads, WriteRuns};
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{CheckpointId, Principal, Timestamp, WorkerId};

@@ -4,11 +4,11 @@ use crate::support::{Schema, address, begin, block_on, new_run, script, thread};
 use serde_json::json;
 use std::collections::BTreeMap;
 use weftwork_postgres::PostgresStore;
-use weftwork_store::table::{ReadRuns, ReadThreads, WriteRuns, WriteThreads};
 use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, Commit, NewCheckpoint, ReadCheckpoints, RunRow, Store,
     StoreError, ThreadQuery, WriteCheckpoints,
 };
+use weftwork_store::{ReadRuns, ReadThreads, WriteRuns, WriteThreads};
 use weftwork_types::{CheckpointId, OrgId, Principal, Timestamp};
 
 fn refused(address: &str, schema: &Schema) -> StoreError {

@@ -6,11 +6,11 @@ use crate::support::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weftwork_postgres::PostgresStore;
-use weftwork_store::table::{ReadEvents, ReadRuns, Workers, WriteRuns, WriteThreads};
 use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, Commit, NewCheckpoint, ReadCheckpoints, StoreError,
     WriteCheckpoints,
 };
+use weftwork_store::{ReadEvents, ReadRuns, Workers, WriteRuns, WriteThreads};
 use weftwork_types::canonical;
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{CheckpointId, Principal, Timestamp};

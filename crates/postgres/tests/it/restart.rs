@@ -6,10 +6,10 @@ use crate::support::{Schema, at, begin, block_on, custom_event, register, thread
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weftwork_postgres::{Options, PostgresStore};
-use weftwork_store::table::{JournalRead, ReadEvents, ReadThreads, WriteRuns};
 use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, Claim, Commit, NewCheckpoint, ReadCheckpoints, StoreError,
 };
+use weftwork_store::{JournalRead, ReadEvents, ReadThreads, WriteRuns};
 use weftwork_types::canonical;
 use weftwork_types::port::{CallKey, CallKind, CallRecord, CallState};
 use weftwork_types::tool::Effect;

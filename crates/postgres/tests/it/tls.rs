@@ -4,7 +4,7 @@ use crate::support::{Login, Schema, address, begin, block_on, script, thread};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use weftwork_postgres::{Options, PostgresStore};
-use weftwork_store::table::ReadRuns;
+use weftwork_store::ReadRuns;
 use weftwork_store::{Store, StoreError};
 use weftwork_types::Principal;
 

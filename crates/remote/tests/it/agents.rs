@@ -3,6 +3,7 @@
 use crate::rig::There;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio::sync::mpsc::unbounded_channel;
 use weftwork_graph::{MessagePart, Modes, StreamEvent};
 use weftwork_runtime::Runtime;
 use weftwork_store::memory::MemoryStore;
@@ -50,11 +51,11 @@ async fn partial_text_and_the_final_message_arrive() {
     let there = There::start().await;
     let runtime = runtime(&there, "talk", &[]).await;
     let thread = runtime.thread("remote:helper", "t").expect("valid");
-    let started = thread.start(said("m1", "wait")).stream(Modes::MESSAGES);
-    let mut stream = started.await.expect("accepted");
-    let run = stream.run().clone();
+    let (sender, mut items) = unbounded_channel();
+    let run = thread.start(said("m1", "wait")).report_to(Modes::MESSAGES, sender);
+    let run = run.begin().await.expect("accepted").run().clone();
     let mut text = String::new();
-    while let Some(item) = stream.next().await {
+    while let Some(item) = items.recv().await {
         let StreamEvent::Message { part, .. } = item.event else { panic!("{item:?}") };
         let MessagePart::Chunk { text: more, .. } = part else {
             panic!("a message that was streamed is not emitted again: {part:?}")

@@ -24,7 +24,8 @@ fn killed_within(there: &There, store: &Arc<dyn Store>) -> RunRef {
         let graph = graph_with_remote(there.remote("gated"), &["msg", "out"]);
         let runtime = local(Arc::clone(store), graph).await;
         let thread = runtime.thread("around", "t").expect("valid");
-        let handle = thread.start(json!({"msg": "a"})).begin().await.expect("accepted");
+        let handle =
+            thread.start(json!({"msg": "a"})).begin().await.expect("accepted").into_handle();
         there.gate.entered.acquire().await.expect("open").forget();
         handle.run
     });
@@ -46,7 +47,7 @@ fn a_process_that_was_killed_within_a_remote_run_joins_it() {
         let runtime = next_process(&there, &store).await;
         let who = Principal::local();
         let handle = runtime.resume(&who, &ThreadId::new("t").expect("valid")).await;
-        let handle = handle.expect("its process is dead");
+        let handle = handle.expect("its process is dead").into_handle();
         assert_eq!(handle.run, run);
         there.gate.open.add_permits(1);
         let output = handle.outcome.await.output().expect("completes");
@@ -74,7 +75,8 @@ fn a_remote_run_that_ended_meanwhile_is_not_repeated() {
         there.rests().await;
         let runtime = next_process(&there, &store).await;
         let thread = ThreadId::new("t").expect("valid");
-        let handle = runtime.resume(&Principal::local(), &thread).await.expect("it is dead");
+        let handle =
+            runtime.resume(&Principal::local(), &thread).await.expect("it is dead").into_handle();
         let output = handle.outcome.await.output().expect("completes");
         assert_eq!(output["after"], json!("after call 1"));
         assert_eq!((there.gate.calls.load(Ordering::SeqCst), there.runs().await), (1, 1));

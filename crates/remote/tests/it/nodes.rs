@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::sync::mpsc::unbounded_channel;
 use weftwork_graph::{Ctx, DynUpdate, Graph, Input, Modes, NodeResult, START, StreamEvent};
 use weftwork_runtime::{FrameContent, Output, Runtime, Selection};
 use weftwork_testkit::ManualClock;
@@ -50,10 +51,11 @@ async fn frames_of_the_remote_run_are_frames_of_a_subgraph() {
     let runtime = in_memory(graph_with_remote(there.remote("parent"), &["msg", "out"])).await;
     let modes = Modes::VALUES | Modes::UPDATES | Modes::CUSTOM;
     let started = runtime.thread("around", "t").expect("valid").start(json!({"msg": "a"}));
-    let mut live = started.stream(modes).await.expect("accepted");
-    let run = live.run().clone();
+    let (sender, mut items) = unbounded_channel();
+    let started = started.report_to(modes, sender).begin().await.expect("accepted");
+    let run = started.run().clone();
     let mut frames = Vec::new();
-    while let Some(item) = live.next().await {
+    while let Some(item) = items.recv().await {
         if !item.ns.is_empty() {
             frames.push(shown(&item.ns, &item.event));
         }
@@ -135,7 +137,7 @@ async fn a_cancelled_run_cancels_the_run_there_and_one_that_goes_on_continues_it
     let there = There::start().await;
     let runtime = in_memory(graph_with_remote(there.remote("gated"), &["msg", "out"])).await;
     let thread = runtime.thread("around", "t").expect("valid");
-    let handle = thread.start(json!({"msg": "a"})).begin().await.expect("accepted");
+    let handle = thread.start(json!({"msg": "a"})).begin().await.expect("accepted").into_handle();
     there.gate.entered.acquire().await.expect("open").forget();
     assert_eq!(thread.cancel().await.expect("cancels"), 1);
     assert_eq!(handle.outcome.await.status(), RunStatus::Cancelled);
@@ -155,7 +157,7 @@ async fn a_run_that_reaches_its_deadline_cancels_the_run_there() {
     let runtime = runtime.graph("around", graph).open().await.expect("opens");
     let thread = runtime.thread("around", "t").expect("valid");
     let run = thread.start(json!({"msg": "a"})).deadline(Duration::from_secs(60));
-    let handle = run.begin().await.expect("accepted");
+    let handle = run.begin().await.expect("accepted").into_handle();
     there.gate.entered.acquire().await.expect("open").forget();
     clock.advance(Duration::from_secs(60));
     assert_ne!(handle.outcome.await.status(), RunStatus::Completed);

@@ -64,7 +64,7 @@ fn seconds(workers: usize, graph: CompiledGraph, runs: u64, tasks: u64) -> f64 {
         let mut handles = Vec::new();
         for run in 0..runs {
             let thread = runtime.thread(GRAPH, format!("t{run}")).expect("hosted");
-            handles.push(thread.start(json!({})).begin().await.expect("accepted"));
+            handles.push(thread.start(json!({})).begin().await.expect("accepted").into_handle());
         }
         for handle in handles {
             let outcome = handle.outcome.await;

@@ -92,7 +92,7 @@ impl Case {
     async fn run(&mut self, followers: Option<(Follower, usize)>) -> Found {
         self.runs += 1;
         let thread = self.runtime.thread("talk", format!("t{}", self.runs)).expect("an id");
-        let run = thread.start(json!({})).begin().await.expect("accepted");
+        let run = thread.start(json!({})).begin().await.expect("accepted").into_handle();
         let mut following = JoinSet::new();
         let before = resident_kib();
         let (arrived, mut waiting) = tokio::sync::mpsc::unbounded_channel();

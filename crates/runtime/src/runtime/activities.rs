@@ -5,7 +5,7 @@
 //! recovery, attends the mailbox: one task executes its activities until none is left. An idle
 //! instance has no task.
 
-use super::admission::{Admit, StartedRun, check_depth, new_run};
+use super::admission::{Admit, AdmittedRun, check_depth, new_run};
 use super::core::{Inner, Runtime};
 use crate::fork::copy_activity;
 use crate::hosted::Requester;
@@ -70,7 +70,7 @@ impl Runtime {
     pub(super) async fn store_activity(
         &self,
         request: RunRequest,
-    ) -> Result<StartedRun, RuntimeError> {
+    ) -> Result<AdmittedRun, RuntimeError> {
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
@@ -80,7 +80,7 @@ impl Runtime {
         let now = context.clock.now();
         let new = new_run(&*context.clock, request, now);
         let row = context.store.create_run(&who, new, BTreeMap::new()).await?;
-        Ok(StartedRun::Elsewhere(self.log(who, row.new.at).handle()))
+        Ok(AdmittedRun::Elsewhere(self.log(who, row.new.at).handle()))
     }
 
     /// Executes the activities of an instance one after another, in a task of this process, until

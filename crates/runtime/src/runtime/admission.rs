@@ -35,15 +35,15 @@ pub(crate) enum Admit {
     Activity,
 }
 
-/// A run that was accepted.
-pub(crate) enum StartedRun {
+/// A run that was accepted, and the place of its execution.
+pub(crate) enum AdmittedRun {
     /// This process executes it.
     Here(RunHandle),
     /// Another worker executes it, an earlier request created it, or it waits.
     Elsewhere(RunHandle),
 }
 
-impl StartedRun {
+impl AdmittedRun {
     pub(crate) fn into_handle(self) -> RunHandle {
         match self {
             Self::Here(handle) | Self::Elsewhere(handle) => handle,
@@ -57,7 +57,7 @@ impl Runtime {
         &self,
         request: RunRequest,
         admit: Admit,
-    ) -> Result<StartedRun, RuntimeError> {
+    ) -> Result<AdmittedRun, RuntimeError> {
         let receiver = match admit {
             Admit::Run(receiver) => receiver,
             Admit::Activity => return self.store_activity(request).await,
@@ -116,7 +116,7 @@ impl Runtime {
         requested: RequestedRun<'_>,
         receiver: Option<ModeReceiver>,
         answered: AnsweredCheckpoint,
-    ) -> Result<StartedRun, RuntimeError> {
+    ) -> Result<AdmittedRun, RuntimeError> {
         let context = &self.0.context;
         let now = context.clock.now();
         let answers = match answered {
@@ -152,10 +152,10 @@ impl Runtime {
             }
         };
         Ok(match attempt {
-            ClaimAttempt::Claimed(handle) => StartedRun::Here(handle),
+            ClaimAttempt::Claimed(handle) => AdmittedRun::Here(handle),
             ClaimAttempt::Unclaimed(unclaimed) => {
                 let UnclaimedRun { run, row } = *unclaimed;
-                StartedRun::Elsewhere(self.wait_or_follow(run, row))
+                AdmittedRun::Elsewhere(self.wait_or_follow(run, row))
             }
         })
     }

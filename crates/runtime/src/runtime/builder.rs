@@ -210,7 +210,7 @@ impl RuntimeBuilder {
     ///
     /// The error of an executor that refuses a request reaches the caller as
     /// [`RuntimeError::Node`], and nothing is stored. A run that an executor starts elsewhere has no
-    /// events for [`ThreadRun::stream`](crate::ThreadRun::stream).
+    /// events for [`ThreadRun::report_to`](crate::ThreadRun::report_to).
     pub fn map_executor<F>(mut self, map: F) -> Self
     where
         F: Fn(Arc<dyn GraphExecutor>) -> Arc<dyn GraphExecutor> + Send + Sync + 'static,

@@ -2,11 +2,11 @@
 
 use super::admission::Admit;
 use super::core::Runtime;
+use super::started::StartedRun;
 use crate::hosted::Requester;
 use weftwork_graph::RuntimeError;
 use weftwork_store::{RunRow, StoreError, invariants};
 use weftwork_types::Principal;
-use weftwork_types::port::RunHandle;
 use weftwork_types::run::{
     CancelAction, Multitask, RunInput, RunOptions, RunRef, RunRequest, RunStatus,
 };
@@ -28,7 +28,7 @@ impl Runtime {
         who: &Principal,
         run: &RunRef,
         action: CancelAction,
-    ) -> Result<Option<RunHandle>, RuntimeError> {
+    ) -> Result<Option<StartedRun>, RuntimeError> {
         // A run that begins later has done nothing.
         if action == CancelAction::Interrupt || self.is_delayed(who, run).await? {
             self.cancel_by_port(who, run).await?;
@@ -79,7 +79,11 @@ impl Runtime {
     }
 
     /// Starts a run that rolls back the last of these runs of a thread, and all later ones.
-    async fn roll_back(&self, who: &Principal, runs: &[RunRow]) -> Result<RunHandle, RuntimeError> {
+    async fn roll_back(
+        &self,
+        who: &Principal,
+        runs: &[RunRow],
+    ) -> Result<StartedRun, RuntimeError> {
         let (last, earlier) = runs.split_last().ok_or(RuntimeError::Stopping)?;
         // The state is that of the graph that ran before.
         let ran = |row: &&RunRow| row.fence > 0 && row.rolled_back_by.is_none();
@@ -101,6 +105,8 @@ impl Runtime {
             input: RunInput::Update { writes, as_node: Some("__copy__".to_owned()) },
             options,
         };
-        Ok(self.accept(request, Admit::Run(None)).await?.into_handle())
+        let graph = self.graph(&request.graph)?;
+        let handle = self.accept(request, Admit::Run(None)).await?.into_handle();
+        Ok(StartedRun::new(self.clone(), who.clone(), graph, handle))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::core::{LocalRun, Runtime};
 use super::slots::Slot;
+use super::started::StartedRun;
 use crate::follow::{Follow, Follower, RunLog};
 use crate::hosted::{AcceptedRun, ClaimEnd, ClaimedRun, LazyOutcome, Requester, ready_outcome};
 use crate::patience::Patience;
@@ -12,10 +13,10 @@ use tokio::sync::{oneshot, watch};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{Claim, RunRow, StoreError, invariants};
 use weftwork_types::code::Fault;
-use weftwork_types::event::{AiEvent, Position};
+use weftwork_types::event::{AiEvent, Position, RunEvent};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
-use weftwork_types::{BoxFuture, OrgId, Principal, RunId};
+use weftwork_types::{BoxFuture, BoxStream, OrgId, Principal, RunId};
 
 impl Runtime {
     /// Claims a run that no worker has and executes it, or lets it wait for a slot.
@@ -114,35 +115,34 @@ impl Runtime {
         }
     }
 
-    /// Returns a handle of a run: its events as the log has them, from a position, and its outcome.
-    /// It is for servers that execute runs for others; programs use [`follow`](Self::follow), which
-    /// resumes texts, and [`Thread::wait_through`](crate::Thread::wait_through).
-    ///
-    /// The run may be active, in this process or another one, or may have ended. Each event after the
-    /// position is delivered exactly once, including text that is not final. A client that reconnects continues from the
-    /// [`position`](weftwork_types::event::RunEvent::position) of the last event it received.
-    ///
-    /// Text of runs in this process is delivered at once, also if the run begins here later or is
-    /// taken over. Text of other processes is delivered when it is stored, at most a quarter of a
-    /// second after it was emitted; the store is read ten times a second, and twice a second as
-    /// long as there is nothing new. A watcher that has not received 64 KiB of events of this
-    /// process continues from the store until it has caught up; the run never waits for it. If a
-    /// message is final, only its final text is delivered. At most one MiB of text since the last
-    /// superstep is stored; text beyond it reaches only watchers in the process of the run.
+    /// Returns a run: its output, as [`follow`](Self::follow) delivers it, and its end. The run may be
+    /// active, in this process or another one, or may have ended.
     ///
     /// # Errors
     /// [`RuntimeError::Store`] with `NotFound` if the run does not exist,
     /// [`RuntimeError::UnknownGraph`].
-    pub async fn watch(
+    pub async fn follow_run(
+        &self,
+        who: &Principal,
+        at: &RunRef,
+    ) -> Result<StartedRun, RuntimeError> {
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?;
+        let handle = self.handle_of(who.clone(), at.clone(), graph.clone());
+        Ok(StartedRun::new(self.clone(), who.clone(), graph, handle))
+    }
+
+    /// Returns the events of a run after a position as its log has them. Each is delivered exactly
+    /// once, including text that is not final.
+    pub(super) async fn events_after(
         &self,
         who: &Principal,
         at: &RunRef,
         after: Position,
-    ) -> Result<RunHandle, RuntimeError> {
+    ) -> Result<BoxStream<'static, RunEvent>, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?;
-        let handle = Follow { log: self.log(who.clone(), at.clone()), graph }.handle(after);
-        Ok(self.until_closed(who, handle))
+        Ok(self.handle_after(who.clone(), at.clone(), graph, after).events)
     }
 
     /// Waits for the end of a run, in whichever process it is executed, and returns its outcome as
@@ -159,7 +159,18 @@ impl Runtime {
 
     /// Returns a handle for a run that another process executes, or that was accepted before.
     pub(super) fn handle_of(&self, who: Principal, at: RunRef, graph: CompiledGraph) -> RunHandle {
-        let handle = Follow { log: self.log(who.clone(), at), graph }.handle(Position::START);
+        self.handle_after(who, at, graph, Position::START)
+    }
+
+    /// Returns a handle to the events of a run after a position, and to its outcome.
+    pub(crate) fn handle_after(
+        &self,
+        who: Principal,
+        at: RunRef,
+        graph: CompiledGraph,
+        after: Position,
+    ) -> RunHandle {
+        let handle = Follow { log: self.log(who.clone(), at), graph }.handle(after);
         self.until_closed(&who, handle)
     }
 

@@ -1,7 +1,7 @@
 //! The executor port, which every request for a run and every request to cancel one passes, also
 //! those that the runtime makes itself.
 
-use super::admission::{Admit, StartedRun};
+use super::admission::{Admit, AdmittedRun};
 use super::core::Runtime;
 use super::executor_wrapper::ExecutorWrapper;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -63,8 +63,8 @@ impl GraphExecutor for RequestExecutor {
             match Box::pin(self.runtime.admit(request, self.admit.clone())).await {
                 Ok(started) => {
                     self.set_reply(match &started {
-                        StartedRun::Here(handle) => Reply::Here(handle.run.run.clone()),
-                        StartedRun::Elsewhere(_) => Reply::Other,
+                        AdmittedRun::Here(handle) => Reply::Here(handle.run.run.clone()),
+                        AdmittedRun::Elsewhere(_) => Reply::Other,
                     });
                     Ok(started.into_handle())
                 }
@@ -91,7 +91,7 @@ impl Runtime {
         &self,
         request: RunRequest,
         admit: Admit,
-    ) -> Result<StartedRun, RuntimeError> {
+    ) -> Result<AdmittedRun, RuntimeError> {
         let Some(ExecutorWrapper(wrap)) = &self.0.wrap_executor else {
             // On the heap: the callers' futures would each have the size of an admission.
             return Box::pin(self.admit(request, admit)).await;
@@ -101,8 +101,8 @@ impl Runtime {
         let handle = executor.execute(request).await;
         let handle = handle.map_err(|error| inner.type_error(error))?;
         Ok(match inner.take_reply() {
-            Reply::Here(run) if run == handle.run.run => StartedRun::Here(handle),
-            _ => StartedRun::Elsewhere(handle),
+            Reply::Here(run) if run == handle.run.run => AdmittedRun::Here(handle),
+            _ => AdmittedRun::Elsewhere(handle),
         })
     }
 
@@ -125,7 +125,7 @@ impl GraphExecutor for Runtime {
     fn execute(&self, request: RunRequest) -> BoxFuture<'_, Result<RunHandle, ExecuteError>> {
         Box::pin(async move {
             let accepted = self.accept(request, Admit::Run(None)).await;
-            accepted.map(StartedRun::into_handle).map_err(|e| ExecuteError { fault: e.fault() })
+            accepted.map(AdmittedRun::into_handle).map_err(|e| ExecuteError { fault: e.fault() })
         })
     }
 

@@ -3,6 +3,7 @@
 use super::admission::Admit;
 use super::core::{Inner, Runtime};
 use super::spent::waiting_activity;
+use super::started::StartedRun;
 use crate::hosted::{AcceptedRun, Requester};
 use crate::run_kind::is_activity;
 use crate::worker::LeaseConfig;
@@ -49,7 +50,7 @@ impl Runtime {
         &self,
         who: &Principal,
         thread: &ThreadId,
-    ) -> Result<RunHandle, RuntimeError> {
+    ) -> Result<StartedRun, RuntimeError> {
         self.resume_by(who, thread, None).await
     }
 
@@ -63,7 +64,7 @@ impl Runtime {
         who: &Principal,
         thread: &ThreadId,
         options: RunOptions,
-    ) -> Result<RunHandle, RuntimeError> {
+    ) -> Result<StartedRun, RuntimeError> {
         self.resume_by(who, thread, Some(options)).await
     }
 
@@ -72,7 +73,7 @@ impl Runtime {
         who: &Principal,
         thread: &ThreadId,
         options: Option<RunOptions>,
-    ) -> Result<RunHandle, RuntimeError> {
+    ) -> Result<StartedRun, RuntimeError> {
         let mut runs = by_execution(self.store().runs(who, thread).await?);
         let now = self.0.context.clock.now();
         if runs.iter().any(|run| run.outcome.is_some()) {
@@ -93,6 +94,20 @@ impl Runtime {
             false => runs.last().cloned(),
         };
         let last = unfinished.or(ended.as_ref()).ok_or_else(|| nothing(NotResumable::NoRun))?;
+        let handle = self.resume_run(who, last, options).await?;
+        Ok(StartedRun::new(self.clone(), who.clone(), self.graph(&last.new.graph)?, handle))
+    }
+
+    /// Resumes the last run of a thread.
+    async fn resume_run(
+        &self,
+        who: &Principal,
+        last: &RunRow,
+        options: Option<RunOptions>,
+    ) -> Result<RunHandle, RuntimeError> {
+        let thread = &last.new.at.thread;
+        let now = self.0.context.clock.now();
+        let nothing = |reason| RuntimeError::NothingToResume { thread: thread.to_string(), reason };
         match &last.outcome {
             None => self.take_over(who, &last.new.at).await,
             Some(RunOutcome::Completed { .. } | RunOutcome::Interrupted { .. })
@@ -119,7 +134,7 @@ impl Runtime {
                     }
                     return Ok(resumed);
                 }
-                self.requeue(who, &last.new.at).await
+                self.requeue_run(who, &last.new.at).await
             }
             // A failure that is recorded in the state dropped the nodes that were due.
             Some(_)
@@ -210,7 +225,14 @@ impl Runtime {
     /// [`RuntimeError::Store`] with `NotFound` if the run does not exist, with `Busy` while a run
     /// of the thread is unfinished, with `NotRequeued` if it is not the last one or did not fail;
     /// [`RuntimeError::UnknownGraph`], [`RuntimeError::Stopping`].
-    pub async fn requeue(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
+    pub async fn requeue(&self, who: &Principal, at: &RunRef) -> Result<StartedRun, RuntimeError> {
+        let row = self.store().run(who, at).await?;
+        let graph = self.graph(&row.new.graph)?;
+        let handle = self.requeue_run(who, at).await?;
+        Ok(StartedRun::new(self.clone(), who.clone(), graph, handle))
+    }
+
+    async fn requeue_run(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?;
         if self.0.context.shutdown.drains() {

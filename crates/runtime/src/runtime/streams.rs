@@ -119,7 +119,7 @@ impl Runtime {
     /// same ones in the same order. They arrive when their event is committed; those of a run with
     /// durability `exit` at its end. Chunks in the mode `messages` are not repeated once their message is
     /// final: it follows whole, under the same id. Subgraphs that store no checkpoints have no frames
-    /// but those of custom values. [`ThreadRun::stream`](crate::ThreadRun::stream) reports those
+    /// but those of custom values. [`ThreadRun::report_to`](crate::ThreadRun::report_to) sends those
     /// and earlier ones, but only in the process that executes the run. A frame that cannot be computed
     /// any more, because retention deleted its checkpoint, is replaced by
     /// [`FrameContent::Dropped`](crate::FrameContent::Dropped).
@@ -174,7 +174,7 @@ impl Runtime {
         select: Selection,
     ) -> Result<BoxStream<'static, Result<RunOutput, RuntimeError>>, RuntimeError> {
         if select.modes == Modes::NONE {
-            let events = self.watch(who, run, after).await?.events;
+            let events = self.events_after(who, run, after).await?;
             return Ok(events.map(|event| Ok(RunOutput::Event(Box::new(event)))).boxed());
         }
         let followed = self.followed(who, run).await?;
@@ -207,7 +207,7 @@ impl Runtime {
     async fn followed(&self, who: &Principal, run: &RunRef) -> Result<Followed, RuntimeError> {
         let row = self.store().run(who, run).await?;
         let graph = self.find_graph(&row.new.graph)?.1;
-        let events = self.watch(who, run, Position::START).await?.events;
+        let events = self.events_after(who, run, Position::START).await?;
         let host = self.looking(who);
         let store = Arc::clone(self.store());
         let who = who.clone();

@@ -1,6 +1,6 @@
 //! Threads that resume by themselves at their time.
 
-use super::admission::{Admit, StartedRun};
+use super::admission::{Admit, AdmittedRun};
 use super::core::{Inner, Runtime};
 use crate::run_kind::sets_aside;
 use crate::worker::LeaseConfig;
@@ -62,8 +62,8 @@ impl Runtime {
             .buffer_unordered(WOKEN_AT_ONCE);
         while let Some(one) = all.next().await {
             match one {
-                Ok(Some(StartedRun::Here(handle))) => woken.handles.push(handle),
-                Ok(Some(StartedRun::Elsewhere(_)) | None) => {}
+                Ok(Some(AdmittedRun::Here(handle))) => woken.handles.push(handle),
+                Ok(Some(AdmittedRun::Elsewhere(_)) | None) => {}
                 Err(RuntimeError::Stopping) => break,
                 Err(RuntimeError::Store(
                     StoreError::Busy { .. }
@@ -88,7 +88,7 @@ impl Runtime {
         &self,
         who: Principal,
         last: RunRow,
-    ) -> Result<Option<StartedRun>, RuntimeError> {
+    ) -> Result<Option<AdmittedRun>, RuntimeError> {
         if sets_aside(&last.new.options) {
             let thread = &last.new.at.thread;
             // The task of the mailbox does it.

@@ -1,44 +1,32 @@
 //! Runs of threads: their requests, their streams and their ends.
 
-use super::{EndedRun, Thread};
-use crate::follow::FollowFrom;
+use super::Thread;
 use crate::hosted::ModeReceiver;
-use crate::modes::Selection;
-use crate::runtime::{Admit, OutputStream, Runtime, check_key};
-use futures_util::{FutureExt, Stream};
+use crate::runtime::{Admit, EndedRun, Runtime, StartedRun, check_key};
 use serde_json::{Map, Value as Json, json};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::UnboundedSender;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{CheckpointRef, Modes, StreamItem};
 use weftwork_types::BoxFuture;
 use weftwork_types::caller::Caller;
 use weftwork_types::message::Message;
-use weftwork_types::port::{Limits, RunHandle};
+use weftwork_types::port::Limits;
 use weftwork_types::run::{
-    Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunRef, RunRequest, Stops, Within,
+    Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunRequest, Stops, Within,
 };
 
-impl Thread {
-    pub(super) async fn end(&self, handle: RunHandle) -> EndedRun {
-        let RunHandle { run, events, outcome } = handle;
-        drop(events);
-        EndedRun::new(run, outcome.await, self.compiled.clone())
-    }
-}
-
-/// A run of a thread that is not yet requested. Await it for its end, [`follow`](Self::follow) its
-/// output, or [`begin`](Self::begin) it and leave.
+/// A run of a thread that is not yet requested. Await it for its end, or [`begin`](Self::begin) it,
+/// to follow its output or to leave.
 #[derive(Debug)]
-#[must_use = "nothing happens until the run is awaited, followed or begun"]
+#[must_use = "nothing happens until the run is awaited or begun"]
 pub struct ThreadRun {
     thread: Thread,
     input: Input,
     caller: Option<Caller>,
     deadline: Option<Duration>,
     options: RunOptions,
+    receiver: Option<ModeReceiver>,
 }
 
 /// The input of a run that is not yet requested.
@@ -62,7 +50,7 @@ impl ThreadRun {
     fn with_input(thread: &Thread, input: Input) -> Self {
         let options = RunOptions::clone(&thread.options);
         let deadline = thread.deadline;
-        Self { thread: thread.clone(), input, caller: None, deadline, options }
+        Self { thread: thread.clone(), input, caller: None, deadline, options, receiver: None }
     }
 
     /// Replaces all options that were set before. The checkpoint chosen with [`Thread::at`] stays,
@@ -180,56 +168,38 @@ impl ThreadRun {
         self
     }
 
+    /// Sends the events of the run in these modes to a channel, while this process executes it.
+    ///
+    /// They are for programs that show the progress of a run which they start and execute. They are
+    /// sent before their superstep is committed: also those of a run with durability `exit`, of
+    /// subgraphs that store no checkpoints, and of channels whose values are not stored. A run that
+    /// another process executes sends none. Events of a superstep are sent again if the run is
+    /// repeated because its store could not be read.
+    ///
+    /// Clients that reconnect, that are in another process or that come later select the
+    /// [frames](crate::Selection::frames) of a [`StartedRun`], as do several clients of one run:
+    /// these are committed, each with its position.
+    pub fn report_to(mut self, modes: Modes, items: UnboundedSender<StreamItem>) -> Self {
+        self.receiver = Some(ModeReceiver { modes, form: self.thread.form, items });
+        self
+    }
+
     /// Requests the run. When the future completes, the run is stored and is executed until it
-    /// ends, even if the handle is dropped. The handle has the events of the run's log.
+    /// ends, even if the started run is dropped.
     ///
     /// # Errors
     /// [`RuntimeError`] when the run was not accepted; nothing was stored.
-    pub async fn begin(self) -> Result<RunHandle, RuntimeError> {
-        let (runtime, request) = self.into_request()?;
-        Ok(runtime.accept(request, Admit::Run(None)).await?.into_handle())
-    }
-
-    /// Requests the run and follows its output from the start; see [`Runtime::follow`]. Dropping the
-    /// stream does not stop the run.
-    ///
-    /// # Errors
-    /// As [`begin`](Self::begin) and [`Runtime::follow`].
-    pub async fn follow(self, select: Selection) -> Result<OutputStream, RuntimeError> {
+    pub async fn begin(mut self) -> Result<StartedRun, RuntimeError> {
+        let graph = self.thread.compiled.clone();
+        let receiver = self.receiver.take();
         let (runtime, request) = self.into_request()?;
         let who = request.principal.clone();
-        let run = runtime.accept(request, Admit::Run(None)).await?.into_handle().run;
-        runtime.follow(&who, &run, FollowFrom::Start, select).await
-    }
-
-    /// Requests the run and streams its events in these modes. Dropping the stream does not stop
-    /// the run.
-    ///
-    /// This stream is for programs that show the progress of a run which they start and execute.
-    /// The events are those of this process, and are sent before their superstep is committed: also
-    /// those of a run with durability `exit`, of subgraphs that store no checkpoints, and of channels
-    /// whose values are not stored. A run that another process executes has none, and only its end
-    /// is reported. Events of a superstep are sent again if the run is repeated because its store
-    /// could not be read.
-    ///
-    /// Clients that reconnect, that are in another process or that come later follow the run with
-    /// [`Runtime::follow`], as do several clients of one run: it has the committed frames, each with
-    /// its position.
-    ///
-    /// # Errors
-    /// As [`begin`](Self::begin).
-    pub async fn stream(self, modes: Modes) -> Result<ThreadStream, RuntimeError> {
-        let thread = self.thread.clone();
-        let (runtime, request) = self.into_request()?;
-        let (sender, items) = unbounded_channel();
-        let receiver = ModeReceiver { modes, form: thread.form, items: sender };
-        let handle = runtime.accept(request, Admit::Run(Some(receiver))).await?.into_handle();
-        let run = handle.run.clone();
-        Ok(ThreadStream { run, items, end: async move { thread.end(handle).await }.boxed() })
+        let handle = runtime.accept(request, Admit::Run(receiver)).await?.into_handle();
+        Ok(StartedRun::new(runtime, who, graph, handle))
     }
 
     fn into_request(self) -> Result<(Runtime, RunRequest), RuntimeError> {
-        let Self { thread, input, caller, deadline, mut options } = self;
+        let Self { thread, input, caller, deadline, mut options, receiver: _ } = self;
         options.idempotency_key.as_deref().map_or(Ok(()), check_key)?;
         let input = match input {
             Input::Given(input) => input?,
@@ -273,53 +243,6 @@ impl IntoFuture for ThreadRun {
     /// # Cancel safety
     /// Dropping the future does not stop a run that was accepted.
     fn into_future(self) -> Self::IntoFuture {
-        let thread = self.thread.clone();
-        Box::pin(async move {
-            let handle = self.begin().await?;
-            Ok(thread.end(handle).await)
-        })
-    }
-}
-
-/// Events of a run in stream modes, and its end.
-pub struct ThreadStream {
-    run: RunRef,
-    items: UnboundedReceiver<StreamItem>,
-    end: BoxFuture<'static, EndedRun>,
-}
-
-impl std::fmt::Debug for ThreadStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ThreadStream").field("run", &self.run).finish_non_exhaustive()
-    }
-}
-
-impl ThreadStream {
-    /// The run.
-    #[must_use]
-    pub fn run(&self) -> &RunRef {
-        &self.run
-    }
-
-    /// The next event; `None` after the last one.
-    ///
-    /// # Cancel safety
-    /// No event is lost.
-    pub async fn next(&mut self) -> Option<StreamItem> {
-        self.items.recv().await
-    }
-
-    /// Waits for the end of the run. Events that were not read are dropped.
-    pub async fn end(self) -> EndedRun {
-        self.end.await
-    }
-}
-
-/// The events, until the last one. Dropping the stream does not stop the run.
-impl Stream for ThreadStream {
-    type Item = StreamItem;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<StreamItem>> {
-        self.items.poll_recv(cx)
+        Box::pin(async move { Ok(self.begin().await?.await) })
     }
 }

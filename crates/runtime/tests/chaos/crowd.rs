@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use weftwork_graph::{CompiledGraph, Ctx, Deps, Graph, NodeResult, START, State};
 use weftwork_runtime::Runtime;
-use weftwork_types::event::{AiEvent, Position, RunEvent};
+use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{BoxStream, Principal};
 
@@ -70,14 +70,14 @@ impl Crowd {
     ) -> (Duration, usize, Vec<BoxStream<'static, RunEvent>>) {
         self.runs += 1;
         let thread = self.runtime.thread("emits", format!("t{}", self.runs)).expect("hosted");
-        let handle = thread.start(json!({})).begin().await.expect("accepted");
+        let handle = thread.start(json!({})).begin().await.expect("accepted").into_handle();
         drop(handle.events);
         let before = resident();
         let who = Principal::local();
         let mut crowd = Vec::new();
         for _ in 0..followers {
-            let watched = self.runtime.watch(&who, &handle.run, Position::START).await;
-            let mut events = watched.expect("there is such a run").events;
+            let watched = self.runtime.follow_run(&who, &handle.run).await;
+            let mut events = watched.expect("there is such a run").into_handle().events;
             let first = events.next().await.expect("it has started");
             assert!(matches!(first.event, AiEvent::RunStarted { .. }));
             crowd.push(events);

@@ -89,9 +89,10 @@ async fn speeches(name: &str, place: Place, folder: &Path, pace_ms: u64) {
     let listening = async {
         let mut listener = Listener::default();
         while !listener.done {
-            let watched = runtime.watch(&Principal::local(), &at, listener.at).await;
+            let watched = runtime.follow_run(&Principal::local(), &at).await.expect("is there");
+            let watched = watched.after(listener.at.into()).into_handle();
             let some = 1 + listener.returns % 5;
-            let events: Vec<_> = watched.expect("is there").events.take(some).collect().await;
+            let events: Vec<_> = watched.events.take(some).collect().await;
             events.into_iter().for_each(|event| listener.hear(event));
             listener.returns += 1;
         }

@@ -154,11 +154,11 @@ async fn a_run_that_continues_another_has_what_it_left_of_the_budget() {
 
     // Another runtime over the store makes no further call, until the limit is raised.
     let second = runtime().await;
-    let handle = second.resume(&who, &id).await.expect("resumed");
+    let handle = second.resume(&who, &id).await.expect("resumed").into_handle();
     let run = handle.run.clone();
     assert_eq!(failed(handle.outcome.await).0, "W0601");
     assert_eq!(second.used(&who, &run).await.expect("a log"), Usage::default());
-    let handle = second.resume_with(&who, &id, budget(5)).await.expect("resumed");
+    let handle = second.resume_with(&who, &id, budget(5)).await.expect("resumed").into_handle();
     let run = handle.run.clone();
     assert_eq!(completed(handle.outcome.await)["log"], json!([3]));
     assert_eq!(second.used(&who, &run).await.expect("a log").tool_calls, 3);
@@ -197,14 +197,16 @@ async fn wall_time_is_limited_for_a_run_with_its_continuations_without_waits() {
     };
     let first = runtime().await;
     let thread = first.thread("test:graph", "t").expect("valid names");
-    let run = thread.start(json!({})).options(seconds(60)).begin().await.expect("accepted");
+    let run =
+        thread.start(json!({})).options(seconds(60)).begin().await.expect("accepted").into_handle();
     gate.began.notified().await;
     clock.advance(Duration::from_secs(40));
     gate.goes_on.notify_one();
     interrupted(run.outcome.await);
     // A person takes an hour.
     clock.advance(Duration::from_secs(3_600));
-    let run = thread.answer(Answers::One(json!("yes"))).begin().await.expect("accepted");
+    let run =
+        thread.answer(Answers::One(json!("yes"))).begin().await.expect("accepted").into_handle();
     gate.began.notified().await;
     gate.goes_on.notify_one();
     gate.began.notified().await;
@@ -219,9 +221,9 @@ async fn wall_time_is_limited_for_a_run_with_its_continuations_without_waits() {
 
     // Nothing is executed in another process either, until the limit is raised.
     let second = runtime().await;
-    let run = second.resume(&who, &id).await.expect("resumed");
+    let run = second.resume(&who, &id).await.expect("resumed").into_handle();
     assert_eq!(failed(run.outcome.await).0, "W0601");
-    let run = second.resume_with(&who, &id, seconds(61)).await.expect("resumed");
+    let run = second.resume_with(&who, &id, seconds(61)).await.expect("resumed").into_handle();
     for _ in 0..2 {
         gate.began.notified().await;
         gate.goes_on.notify_one();
@@ -263,11 +265,12 @@ async fn a_run_that_is_cut_at_its_wall_time_leaves_nothing_of_it() {
     let runtime = builder.graph("test:graph", graph).open().await.expect("opens");
     let thread = runtime.thread("test:graph", "t").expect("valid names");
     let minute = Limits::wall_time(Duration::from_secs(60));
-    let run = thread.start(json!({})).budget(minute).begin().await.expect("accepted");
+    let run = thread.start(json!({})).budget(minute).begin().await.expect("accepted").into_handle();
     let at = run.run.clone();
     assert_eq!(failed(ended(run, &clock).await).0, "W0601");
     gate.began.notified().await;
-    let again = runtime.resume(&Principal::local(), &at.thread).await.expect("resumed");
+    let again =
+        runtime.resume(&Principal::local(), &at.thread).await.expect("resumed").into_handle();
     assert_eq!(failed(ended(again, &clock).await).0, "W0601");
     assert!(gate.began.notified().now_or_never().is_none(), "no node was executed again");
 }

@@ -251,7 +251,7 @@ async fn a_cancelled_run_does_not_wait_for_code_on_another_thread() {
     for on in [On::Parallel, On::Blocking] {
         let mut scene = Scene::new(on).await;
         let thread = scene.runtime.thread("test:graph", "t").expect("hosted");
-        let handle = thread.start(json!({})).begin().await.expect("accepted");
+        let handle = thread.start(json!({})).begin().await.expect("accepted").into_handle();
         assert_eq!(scene.reached.recv().await, Some(1));
         thread.cancel().await.expect("cancels");
         let outcome = handle.outcome.await;

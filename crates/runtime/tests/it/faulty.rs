@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use weftwork_store::table::Result;
+use weftwork_store::Result;
 use weftwork_store::*;
 use weftwork_types::canonical::Hash;
 use weftwork_types::event::{Piece, Position};

@@ -75,7 +75,13 @@ async fn started(bench: &Bench) -> RunHandle {
 }
 
 async fn watched(bench: &Bench, at: &RunRef, after: Position) -> RunHandle {
-    bench.runtime.watch(&Principal::local(), at, after).await.expect("there is such a run")
+    bench
+        .runtime
+        .follow_run(&Principal::local(), at)
+        .await
+        .expect("there is such a run")
+        .after(after.into())
+        .into_handle()
 }
 
 /// Receives events until one of them is this text.

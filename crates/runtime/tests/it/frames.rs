@@ -95,7 +95,7 @@ impl World {
         let runtime = Runtime::builder(store).graph("talk", graph(&size)).open().await;
         let runtime = runtime.expect("opens");
         let thread = runtime.thread("talk", "t").expect("an id");
-        let run = thread.start(json!({})).begin().await.expect("accepted");
+        let run = thread.start(json!({})).begin().await.expect("accepted").into_handle();
         Self { runtime, run, size, loads }
     }
 

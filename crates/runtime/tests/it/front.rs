@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::unbounded_channel;
 use weftwork_graph::run_loop::{HistoryFilter, Host, Modes, Start, StreamEvent};
 use weftwork_graph::{
     CompiledGraph, Ctx, Deps, Graph, List, NodeError, NodeResult, Question, Routes, RuntimeError,
@@ -195,10 +196,12 @@ async fn stops_context_and_settings_are_stored_with_the_run() {
 async fn a_run_is_streamed_in_modes_while_it_is_hosted() {
     let order = order(&store()).await;
     let run = order.start(RefundUpdate::new().amount(5));
-    let mut stream = run.stream(Modes::VALUES | Modes::UPDATES).await.expect("accepted");
+    let (sender, mut items) = unbounded_channel();
+    let run = run.report_to(Modes::VALUES | Modes::UPDATES, sender);
+    let started = run.begin().await.expect("accepted");
     let mut values = 0;
     let mut updates = Vec::new();
-    while let Some(item) = stream.next().await {
+    while let Some(item) = items.recv().await {
         match item.event {
             StreamEvent::Values { .. } => values += 1,
             StreamEvent::Updates { node, .. } => updates.push(node),
@@ -206,7 +209,7 @@ async fn a_run_is_streamed_in_modes_while_it_is_hosted() {
         }
     }
     assert_eq!((values, updates), (2, vec!["check".to_owned()]));
-    assert_eq!(stream.end().await.output().expect("completed")["amount"], 5);
+    assert_eq!(started.await.output().expect("completed")["amount"], 5);
 }
 
 #[tokio::test]
@@ -231,9 +234,11 @@ async fn the_mode_custom_has_the_values_of_nodes_and_tools_alone_in_every_enviro
     assert_eq!(local, expected);
     let runtime = Runtime::builder(store()).graph("refund", graph).open().await.expect("opens");
     let order = runtime.thread("refund", "t").expect("valid names");
-    let mut stream = order.start(input).stream(Modes::CUSTOM).await.expect("accepted");
+    let (sender, mut items) = unbounded_channel();
+    let run = order.start(input).report_to(Modes::CUSTOM, sender);
+    run.begin().await.expect("accepted").await;
     let mut hosted = Vec::new();
-    while let Some(item) = stream.next().await {
+    while let Some(item) = items.recv().await {
         hosted.push(item.event);
     }
     assert_eq!(hosted, expected);
@@ -253,12 +258,12 @@ async fn of_two_runs_of_a_thread_the_second_is_refused_or_waits() {
     let graph = built.node("gate", node).edge(START, "gate").build().expect("sound");
     let builder = Runtime::builder(store()).graph("refund", graph);
     let order = builder.open().await.expect("opens").thread("refund", "t").expect("valid");
-    let first = order.start(json!({})).begin().await.expect("accepted");
+    let first = order.start(json!({})).begin().await.expect("accepted").into_handle();
     came.notified().await;
     let refused = order.start(json!({})).await.expect_err("the thread is busy");
     assert!(matches!(refused, RuntimeError::Store(StoreError::Busy { .. })), "{refused}");
     let queued = order.start(json!({})).multitask(Multitask::Enqueue).begin().await;
-    let queued = queued.expect("accepted");
+    let queued = queued.expect("accepted").into_handle();
     open.notify_one();
     assert!(matches!(first.outcome.await, RunOutcome::Completed { .. }));
     came.notified().await;
@@ -278,7 +283,7 @@ async fn a_deadline_cuts_a_hosted_run_off_and_a_cancelled_one_ends() {
     let ended = order.start(json!({})).deadline(Duration::from_millis(5)).await.expect("accepted");
     let RunOutcome::Failed { fault } = ended.outcome() else { panic!("{ended:?}") };
     assert_eq!(fault.code, "W0124");
-    let run = order.proceed().begin().await.expect("accepted");
+    let run = order.proceed().begin().await.expect("accepted").into_handle();
     assert_eq!(order.cancel().await, Ok(1));
     assert_eq!(run.outcome.await, RunOutcome::cancelled());
     assert_eq!(order.cancel().await, Ok(0));
@@ -300,7 +305,7 @@ async fn options_replace_a_deadline_only_by_their_own() {
     for (options, expected) in [(RunOptions::default(), clock.now().plus(minute)), (with_own, own)]
     {
         let run = order.start(json!({})).deadline(minute).options(options).budget(limits);
-        let run = run.begin().await.expect("accepted");
+        let run = run.begin().await.expect("accepted").into_handle();
         let runs = order.runs(RolledBack::Omitted).await.expect("reads");
         let stored = &runs.last().expect("a run").new.options;
         assert_eq!((stored.deadline, stored.budget), (Some(expected), Some(limits)));
@@ -354,7 +359,7 @@ async fn the_options_of_a_resumed_run_are_those_of_the_last_one_without_its_dead
     let run = order.start(json!({})).configurable(voice).deadline(Duration::from_secs(60));
     assert!(matches!(run.await.expect("accepted").outcome(), RunOutcome::Failed { .. }));
     clock.advance(Duration::from_secs(120));
-    let resumed = order.resume().await.expect("accepted");
+    let resumed = order.resume().await.expect("accepted").await;
     assert_eq!(resumed.output().expect("not cut off")["log"], json!(["\"low\""]));
 }
 
@@ -389,7 +394,7 @@ async fn an_input_that_was_not_applied_is_applied_at_its_checkpoint_also_after_i
     let failed = run.await.expect("accepted");
     assert!(matches!(failed.outcome(), RunOutcome::Failed { .. }), "{failed:?}");
     clock.advance(Duration::from_secs(120));
-    let resumed = order.resume().await.expect("accepted");
+    let resumed = order.resume().await.expect("accepted").await;
     assert!(matches!(resumed.outcome(), RunOutcome::Completed { .. }), "{resumed:?}");
     let runs = store.runs(&Principal::local(), order.id()).await.expect("reads");
     let last = &runs.last().expect("a run").new;
@@ -465,7 +470,7 @@ async fn a_thread_with_an_unfinished_run_is_forked_at_a_checkpoint_only() {
     gate.notify_one();
     order.start(json!({})).await.expect("accepted");
     let done = order.state().await.expect("reads").checkpoint().expect("an id");
-    let run = order.start(json!({})).begin().await.expect("accepted");
+    let run = order.start(json!({})).begin().await.expect("accepted").into_handle();
     let busy = order.fork("a").await.expect_err("a run has not ended");
     assert!(matches!(busy, RuntimeError::Store(StoreError::Busy { .. })), "{busy}");
     let fork = order.clone().at(done).fork("a").await.expect("forked");

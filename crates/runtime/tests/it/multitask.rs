@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use weftwork_graph::{CompiledGraph, Deps, Graph, List, START, State};
 use weftwork_runtime::Runtime;
 use weftwork_store::NewRun;
-use weftwork_types::event::{AiEvent, Position, RunEvent};
+use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::{ExecuteError, GraphExecutor, RunHandle};
 use weftwork_types::run::{
     Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus,
@@ -362,7 +362,7 @@ async fn a_run_waits_although_nobody_waits_for_it() {
     gate.let_pass("two");
     completed(first.outcome.await);
     let who = Principal::local();
-    let handle = bench.runtime.watch(&who, &at, Position::START).await.expect("is there");
+    let handle = bench.runtime.follow_run(&who, &at).await.expect("is there").into_handle();
     completed(handle.outcome.await);
 }
 

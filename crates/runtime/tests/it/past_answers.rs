@@ -221,7 +221,7 @@ async fn dies_at(
         let builder = Runtime::builder(store).graph(GRAPH, graph);
         let runtime = builder.open().await.expect("opens");
         let thread = runtime.thread(GRAPH, "t").expect("valid names").at(at);
-        let handle = thread.answer(json!("no")).begin().await.expect("accepted");
+        let handle = thread.answer(json!("no")).begin().await.expect("accepted").into_handle();
         (handle, runtime)
     })
     .await
@@ -245,7 +245,7 @@ async fn a_crash_at_any_commit_loses_no_answer_at_an_older_checkpoint() {
                 }
                 crashes += 1;
                 let outcome = match thread.resume().await {
-                    Ok(ended) => ended.outcome().clone(),
+                    Ok(resumed) => resumed.await.outcome().clone(),
                     // It died after it had recorded the end.
                     Err(RuntimeError::NothingToResume { .. }) => RunOutcome::Completed {
                         output: thread.state().await.expect("reads").values,

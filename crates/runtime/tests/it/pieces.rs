@@ -173,8 +173,8 @@ async fn heard(
 }
 
 async fn watched(bench: &Bench, at: &RunRef, after: Position) -> BoxStream<'static, RunEvent> {
-    let handle = bench.runtime.watch(&Principal::local(), at, after).await;
-    handle.expect("there is such a run").events
+    let run = bench.runtime.follow_run(&Principal::local(), at).await;
+    run.expect("there is such a run").after(after.into()).into_handle().events
 }
 
 async fn ends(clock: &ManualClock, store: &Arc<dyn Store>, handle: RunHandle) -> Vec<RunEvent> {

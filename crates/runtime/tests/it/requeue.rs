@@ -62,7 +62,7 @@ async fn a_failed_run_that_is_requeued_goes_on_where_it_stood() {
     failed(bench.start(json!({})).await);
     let who = Principal::local();
     let at = only_run(&bench).await;
-    let handle = bench.runtime.requeue(&who, &at).await.expect("it failed");
+    let handle = bench.runtime.requeue(&who, &at).await.expect("it failed").into_handle();
     assert_eq!(handle.run, at);
     let events: Vec<_> = handle.events.collect().await;
     assert!(matches!(events.last().expect("events").event, AiEvent::Done { .. }));
@@ -99,10 +99,10 @@ async fn input_that_was_refused_is_refused_again_and_not_forgotten() {
     let (code, message) = failed(bench.start(json!({"lgo": []})).await);
     let who = Principal::local();
     let at = only_run(&bench).await;
-    let handle = bench.runtime.requeue(&who, &at).await.expect("it failed");
+    let handle = bench.runtime.requeue(&who, &at).await.expect("it failed").into_handle();
     assert_eq!(failed(handle.outcome.await), (code, message));
     // On a thread that stands, too.
-    let handle = bench.runtime.requeue(&who, &at).await.expect("it failed");
+    let handle = bench.runtime.requeue(&who, &at).await.expect("it failed").into_handle();
     failed(handle.outcome.await);
 }
 
@@ -113,7 +113,8 @@ async fn whoever_follows_a_requeued_run_sees_both_ends() {
     request.options.idempotency_key = Some("once".to_owned());
     failed(bench.run(request.clone()).await.1);
     let at = only_run(&bench).await;
-    let handle = bench.runtime.requeue(&Principal::local(), &at).await.expect("it failed");
+    let handle =
+        bench.runtime.requeue(&Principal::local(), &at).await.expect("it failed").into_handle();
     completed(handle.outcome.await);
     // The same request once more is the same run, whose log is read from its beginning.
     let handle = bench.runtime.execute(request).await.expect("the run is accepted");

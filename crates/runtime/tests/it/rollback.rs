@@ -101,8 +101,8 @@ async fn log(thread: &Thread) -> Value {
 }
 
 async fn back(thread: &Thread, run: &RunRef) -> RunStatus {
-    let handle = thread.cancel_run(run, CancelAction::Rollback).await.expect("accepted");
-    handle.expect("a run").outcome.await.status()
+    let rollback = thread.cancel_run(run, CancelAction::Rollback).await.expect("accepted");
+    rollback.expect("a run").await.outcome().status()
 }
 
 async fn ids(thread: &Thread, which: RolledBack) -> Vec<RunId> {
@@ -159,9 +159,9 @@ async fn a_run_that_goes_is_cancelled_and_rolled_back() {
     runtime.thread("talk", "t").expect("a name").start(LogUpdate::new()).await.expect("runs");
     let thread = runtime.thread("slow", "t").expect("a name");
     let start = || thread.start(LogUpdate::new()).options(on_any());
-    let running = start().begin().await.expect("begins");
+    let running = start().begin().await.expect("begins").into_handle();
     let queued = start().multitask(Multitask::Enqueue).begin().await;
-    let queued = queued.expect("begins");
+    let queued = queued.expect("begins").into_handle();
     assert_eq!(back(&thread, &running.run).await, RunStatus::Completed);
     assert_eq!(running.outcome.await.status(), RunStatus::Cancelled);
     assert_eq!(queued.outcome.await.status(), RunStatus::Cancelled);
@@ -173,9 +173,9 @@ async fn a_run_that_goes_is_cancelled_and_rolled_back() {
 async fn a_queued_run_is_only_cancelled() {
     let runtime = runtime(&store()).await;
     let thread = runtime.thread("slow", "t").expect("a name");
-    let running = thread.start(LogUpdate::new()).begin().await.expect("begins");
+    let running = thread.start(LogUpdate::new()).begin().await.expect("begins").into_handle();
     let queued = thread.start(LogUpdate::new()).multitask(Multitask::Enqueue).begin().await;
-    let queued = queued.expect("begins");
+    let queued = queued.expect("begins").into_handle();
     let none = thread.cancel_run(&queued.run, CancelAction::Rollback).await.expect("cancels");
     assert!(none.is_none(), "it did nothing");
     let stopped = thread.cancel_run(&running.run, CancelAction::Interrupt).await;

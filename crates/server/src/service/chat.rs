@@ -174,7 +174,7 @@ impl Service {
         let run = opened.start(input).options(options).caller(caller);
         let earlier = self.find_earlier(thread, key.as_deref()).await?;
         // The run continues without a follower.
-        let handle = run.begin().await?;
+        let handle = run.begin().await?.into_handle();
         if earlier.is_some() {
             return Ok(handle.run);
         }

@@ -45,7 +45,6 @@ use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use weftwork_runtime::Runtime;
 use weftwork_store::{ItemStore, RunRow, Store, StoreError, StoreItems};
 use weftwork_types::caller::Caller;
-use weftwork_types::event::Position;
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunInput, RunRef};
 use weftwork_types::{Principal, Right, RunId, Timestamp};
@@ -219,7 +218,7 @@ impl Service {
 
     /// Follows a run from its first event.
     pub(crate) async fn follow(&self, run: &RunRef) -> Result<RunHandle> {
-        Ok(self.runtime().watch(self.who(), run, Position::START).await?)
+        Ok(self.runtime().follow_run(self.who(), run).await?.into_handle())
     }
 
     fn who(&self) -> &Principal {

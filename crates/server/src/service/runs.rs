@@ -180,8 +180,7 @@ impl Service {
     /// Returns the status of a run that was reported as failed; `None` for a run without an end, which
     /// goes on in another process. A store that did not take the end yet is waited for.
     async fn stored_failure(&self, run: &RunRef) -> Option<RunStatus> {
-        let handle = self.runtime().watch(self.who(), run, Position::END).await.ok()?;
-        handle.outcome.await;
+        self.runtime().follow_run(self.who(), run).await.ok()?.await;
         let row = self.store().run(self.who(), run).await.ok()?;
         row.status.is_final().then_some(row.status)
     }
@@ -238,12 +237,12 @@ impl Service {
                 )
             }));
         }
-        let handle = self.runtime().watch(self.who(), run, Position::START).await?;
+        let cancelled = self.runtime().follow_run(self.who(), run).await?;
         let rollback = self.runtime().cancel_run(self.who(), run, action).await?;
         if wait {
-            handle.outcome.await;
+            cancelled.await;
             if let Some(rollback) = rollback {
-                rollback.outcome.await;
+                rollback.await;
             }
         }
         Ok(())
@@ -293,9 +292,8 @@ impl Service {
 
     /// Waits for the end of a run, and returns the values that the thread has then.
     pub(crate) async fn end(&self, run: &RunRef) -> Result<Value> {
-        let handle = self.runtime().watch(self.who(), run, Position::START).await?;
-        let outcome = handle.outcome.await;
-        self.values(run, outcome).await
+        let ended = self.runtime().follow_run(self.who(), run).await?.await;
+        self.values(run, ended.outcome().clone()).await
     }
 
     /// Returns the values that the end of a run leaves.

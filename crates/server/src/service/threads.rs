@@ -13,7 +13,6 @@ use weftwork_store::mailbox::{RESERVED, check_deletion, without_reserved};
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
 };
-use weftwork_types::event::Position;
 use weftwork_types::run::RunStatus;
 use weftwork_types::{CheckpointId, ThreadId, Timestamp};
 
@@ -279,7 +278,7 @@ impl Service {
         let threads = self.runtime().threads().with_principal(self.who().clone());
         let mut ends = Vec::new();
         for run in threads.cancel(thread).await? {
-            ends.push(self.runtime().watch(self.who(), &run, Position::END).await?.outcome);
+            ends.push(self.runtime().follow_run(self.who(), &run).await?.into_future());
         }
         select(join_all(ends), self.pause(END_MAX)).await;
         self.delete_thread(thread).await

@@ -2,6 +2,7 @@
 
 use crate::chat::user;
 use crate::client::{Answer, Client};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork::agents::{Activity, AgentRuntime, InstanceOptions};
 use weftwork::graph::RuntimeError;
-use weftwork::graph::run_loop::Modes;
-use weftwork::models::ScriptedModel;
-use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
 use weftwork::store::{MemoryStore, Store, StoreError, ThreadQuery};
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
+use weftwork::types::caller::Caller;
 use weftwork::types::code::{Cause, Fault};
 use weftwork::types::interrupt::Ask;
 use weftwork::types::port::{ExecuteError, GraphExecutor, RunHandle};
@@ -248,9 +249,16 @@ impl World {
             }
             Way::Execute => {
                 let thread = ThreadId::new(thread).expect("an id");
-                let input = RunInput::Start { input: self.app.say("Hello") };
-                let started = self.app.start("post", thread, input).await;
-                let handle = started.map_err(|error| text_of(error.fault()))?;
+                let request = RunRequest {
+                    principal: Principal::local(),
+                    caller: Caller::local("request").expect("an id"),
+                    graph: "app:post".to_owned(),
+                    thread,
+                    input: RunInput::Start { input: self.app.say("Hello") },
+                    options: RunOptions::default(),
+                };
+                let handle = self.app.runtime().execute(request).await;
+                let handle = handle.map_err(|error| text_of(error.fault))?;
                 drop(handle.outcome.await);
                 Ok(())
             }
@@ -279,13 +287,9 @@ impl World {
                 ended.map(drop).map_err(|error| text_of(error.fault()))
             }
             Way::Stream => {
-                let stream = hosted().start(said("Hello")).stream(Modes::VALUES).await;
-                let mut stream = stream.map_err(|error| text_of(error.fault()))?;
-                let mut count = 0;
-                while stream.next().await.is_some() {
-                    count += 1;
-                }
-                assert!(count > 0, "the executor passes the events on");
+                let started = hosted().start(said("Hello")).begin().await;
+                let started = started.map_err(|error| text_of(error.fault()))?;
+                assert!(started.count().await > 0, "the executor passes the events on");
                 Ok(())
             }
             Way::Resume => {
@@ -328,7 +332,13 @@ async fn each_way_to_cancel_a_run_passes_the_executor_once_and_can_be_refused() 
     for way in ["http", "app", "thread", "threads"] {
         let multitask = Multitask::Enqueue;
         let options = RunOptions { not_before: Some(delay), multitask, ..RunOptions::default() };
-        let handle = hosted.start(said("Hello")).options(options).begin().await.expect("accepted");
+        let handle = hosted
+            .start(said("Hello"))
+            .options(options)
+            .begin()
+            .await
+            .expect("accepted")
+            .into_handle();
         let run = handle.run;
         world.gate.take();
         for refuses in [true, false] {

@@ -9,8 +9,9 @@ use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use weftwork::models::{Capability, ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork::models::{Capability, ChatModel, ChatRequest, ChatStream, ModelInfo};
 use weftwork::prelude::*;
+use weftwork::testing::ScriptedModel;
 use weftwork_runtime::Runtime;
 use weftwork_server::{LogEntry, Server};
 

@@ -6,8 +6,9 @@ use crate::client::{Answer, Client};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
-use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo};
 use weftwork::prelude::*;
+use weftwork::testing::ScriptedModel;
 use weftwork_runtime::Runtime;
 use weftwork_types::message::{Media, Message};
 

@@ -4,9 +4,9 @@ use crate::client::Client;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use weftwork::models::ScriptedModel;
-use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Trip {

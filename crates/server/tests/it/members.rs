@@ -5,10 +5,10 @@ use crate::client::Client;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork::agents::Supervisor;
-use weftwork::models::ScriptedModel;
-use weftwork::models::chat::{ChatEvent, FinishReason};
-use weftwork::models::scripted::Step;
+use weftwork::models::{ChatEvent, FinishReason};
 use weftwork::prelude::*;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork_runtime::Runtime;
 
 /// Refunds an order.

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use weftwork_store::invariants;
-use weftwork_store::table::{JournalRead, Result};
+use weftwork_store::{JournalRead, Result};
 use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::{Durability, RunOptions};
 use weftwork_types::{BoxFuture, CheckpointId, OrgId, Principal, ThreadId};

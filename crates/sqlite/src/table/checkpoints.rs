@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
-use weftwork_store::table::Result;
+use weftwork_store::Result;
 use weftwork_store::{
     Body, CheckpointBatch, CheckpointNamespace, FoundCheckpoint, ReadCheckpoints, WriteCheckpoints,
 };

@@ -3,7 +3,7 @@ use crate::row;
 use crate::store::SqliteStore;
 use crate::table::{log, pieces};
 use rusqlite::{Connection, params};
-use weftwork_store::table::{ReadEvents, Result};
+use weftwork_store::{ReadEvents, Result};
 use weftwork_store::{StoredEvent, invariants};
 use weftwork_types::event::{AiEvent, Piece, Position};
 use weftwork_types::run::RunRef;

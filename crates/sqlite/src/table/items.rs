@@ -6,9 +6,9 @@ use crate::store::SqliteStore;
 use rusqlite::{Connection, Row, params};
 use serde_json::Value;
 use std::time::Duration;
+use weftwork_store::Result;
 use weftwork_store::columns;
 use weftwork_store::items::{SWEPT_BY_PUT, Selection, StoredItem, check_value, seal};
-use weftwork_store::table::Result;
 use weftwork_store::{
     Item, ItemQuery, ItemRef, ItemTable, Namespace, NamespaceQuery, Prefix, PutOptions, Ttl,
 };

@@ -5,7 +5,7 @@ use crate::row;
 use crate::store::SqliteStore;
 use crate::table::threads;
 use rusqlite::{Connection, params};
-use weftwork_store::table::Result;
+use weftwork_store::Result;
 use weftwork_store::{Retention, ThreadRow, Untouched, Waiting};
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 

@@ -9,11 +9,11 @@ use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::columns;
-use weftwork_store::table::{ReadRuns, Result, WriteRuns};
 use weftwork_store::{
     ActivityCounts, Base, CheckpointNamespace, Claim, Commit, Committed, NewRun, OrphanPage,
     RunRow, invariants,
 };
+use weftwork_store::{ReadRuns, Result, WriteRuns};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::{RunRef, RunStatus};

@@ -2,13 +2,13 @@ use crate::error::Done;
 use crate::row::{self, At};
 use crate::store::SqliteStore;
 use rusqlite::{Connection, Row, params};
+use weftwork_store::Result;
 use weftwork_store::columns;
 use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::sequence::{
     Change, Content, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable,
     SequenceWrite, of_thread, version_after,
 };
-use weftwork_store::table::Result;
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 impl SequenceTable for SqliteStore {

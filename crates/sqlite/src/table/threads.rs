@@ -4,11 +4,11 @@ use crate::store::SqliteStore;
 use crate::table::{checkpoint_write, runs, search, sequences, usage};
 use rusqlite::{Connection, Row, params};
 use weftwork_store::columns::{self, ReadableThread};
-use weftwork_store::table::{ReadThreads, Result, WriteThreads};
 use weftwork_store::thread::merge_metadata;
 use weftwork_store::{
     IfExists, Metadata, NewThread, ThreadPage, ThreadQuery, ThreadRow, invariants, mailbox,
 };
+use weftwork_store::{ReadThreads, Result, WriteThreads};
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
 impl ReadThreads for SqliteStore {

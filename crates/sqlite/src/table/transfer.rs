@@ -8,7 +8,7 @@ use crate::table::compact::Call;
 use crate::table::{accept, calls, checkpoint_write, interrupts, log, runs, threads, usage};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
-use weftwork_store::table::Result;
+use weftwork_store::Result;
 use weftwork_store::{
     CheckpointBatch, ExportThreads, ImportThreads, InterruptRow, NewCheckpoint, NewPending,
     Pending, RunExport, ThreadExport, invariants,

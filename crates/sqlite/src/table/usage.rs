@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 use weftwork_store::UsageRow;
 use weftwork_store::columns;
-use weftwork_store::table::{ReadUsage, Result, WriteUsage};
+use weftwork_store::{ReadUsage, Result, WriteUsage};
 use weftwork_types::{BoxFuture, OrgId, Principal, RunId, ThreadId};
 
 impl ReadUsage for SqliteStore {

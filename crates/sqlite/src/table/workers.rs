@@ -3,7 +3,7 @@ use crate::lock::{Locks, Process};
 use crate::row;
 use crate::store::SqliteStore;
 use rusqlite::{Connection, params};
-use weftwork_store::table::{Result, Workers};
+use weftwork_store::{Result, Workers};
 use weftwork_store::{StoreError, WorkerRow};
 use weftwork_types::{BoxFuture, Timestamp, WorkerId};
 

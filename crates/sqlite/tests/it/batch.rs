@@ -5,8 +5,8 @@ use rusqlite::Connection;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::table::{Result, WriteRuns};
 use weftwork_store::{Claim, Commit, Committed, StoreError};
+use weftwork_store::{Result, WriteRuns};
 use weftwork_types::{BoxFuture, Principal};
 
 /// Blocks the writer until it is dropped, so that jobs queue up.

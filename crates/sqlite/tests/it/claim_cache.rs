@@ -3,7 +3,7 @@
 use crate::support::{begin, block_on, commit_of, custom_event, numbers, open};
 use rusqlite::Connection;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
-use weftwork_store::table::WriteRuns as _;
+use weftwork_store::WriteRuns as _;
 use weftwork_store::{Claim, Commit, Committed, StoreError};
 use weftwork_types::Principal;
 

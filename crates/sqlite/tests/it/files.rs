@@ -9,8 +9,8 @@ use std::io::Write as _;
 use std::path::Path;
 use tempfile::TempDir;
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::table::{ReadEvents, ReadRuns, ReadThreads, WriteRuns, WriteThreads};
 use weftwork_store::{ReadCheckpoints, StoreError, ThreadQuery, WriteCheckpoints};
+use weftwork_store::{ReadEvents, ReadRuns, ReadThreads, WriteRuns, WriteThreads};
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{Principal, ThreadId, Timestamp};
 

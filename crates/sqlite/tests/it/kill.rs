@@ -9,8 +9,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use weftwork_sqlite::{Durability, Options, SqliteStore};
-use weftwork_store::table::{ReadEvents, ReadRuns, ReadThreads, WriteRuns};
 use weftwork_store::{Claim, Commit, StoredEvent};
+use weftwork_store::{ReadEvents, ReadRuns, ReadThreads, WriteRuns};
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{Principal, ThreadId, Timestamp};
 

@@ -3,7 +3,7 @@
 
 use crate::support::{begin, block_on, open, register, worker};
 use weftwork_sqlite::Options;
-use weftwork_store::table::{ReadRuns, Workers, WriteRuns};
+use weftwork_store::{ReadRuns, Workers, WriteRuns};
 use weftwork_store::{StoreError, WorkerRow};
 use weftwork_types::{Principal, Timestamp};
 

@@ -13,7 +13,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
-use weftwork_store::table::WriteRuns;
+use weftwork_store::WriteRuns;
 use weftwork_types::Principal;
 
 /// Environment variable with the file and the durability of the traced process.

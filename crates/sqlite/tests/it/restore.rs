@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use weftwork_sqlite::{Durability, Options, SqliteStore};
-use weftwork_store::table::Workers;
+use weftwork_store::Workers;
 use weftwork_store::{ReadRuns, StoreError, WorkerRow, WriteRuns};
 use weftwork_types::store_error::FileChange;
 use weftwork_types::{Principal, Timestamp};

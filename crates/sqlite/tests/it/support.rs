@@ -5,11 +5,11 @@ use std::task::{Context, Poll, Wake};
 use std::thread::Thread;
 use tempfile::TempDir;
 use weftwork_sqlite::{Options, SqliteStore};
-use weftwork_store::table::{Workers, WriteRuns};
 use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, Claim, Commit, NewCheckpoint, NewRun, ReadCheckpoints,
     WorkerRow,
 };
+use weftwork_store::{Workers, WriteRuns};
 use weftwork_types::caller::Caller;
 use weftwork_types::event::AiEvent;
 use weftwork_types::run::{RunInput, RunOptions, RunRef};

@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use weftwork_store::checkpoint::{CheckpointBatch, NewCheckpoint};
 use weftwork_store::rows::{
     Batch, Key, KeyRange, MemoryRows, Order, RowStore, Rows, Value, Written,
 };
+use weftwork_store::{CheckpointBatch, NewCheckpoint};
 use weftwork_store::{
     Claim, Commit, Content, ItemStore, NewRun, ReadRuns, Sequence, SequenceQuery, SequenceTable,
     SequenceWrite, Store, StoreError, StoreItems, WorkerRow, Workers, WriteCheckpoints, WriteRuns,
-    table,
 };
 use weftwork_store_conformance::{item_store, rows, run_case};
 use weftwork_types::caller::Caller;
@@ -90,7 +89,7 @@ impl Rows for Contested {
         self.rows.location()
     }
 
-    fn get(&self, keys: Vec<Key>) -> BoxFuture<'_, table::Result<Vec<Option<Value>>>> {
+    fn get(&self, keys: Vec<Key>) -> BoxFuture<'_, weftwork_store::Result<Vec<Option<Value>>>> {
         thread::yield_now();
         self.rows.get(keys)
     }
@@ -100,12 +99,12 @@ impl Rows for Contested {
         range: KeyRange,
         order: Order,
         limit: usize,
-    ) -> BoxFuture<'_, table::Result<Vec<(Key, Value)>>> {
+    ) -> BoxFuture<'_, weftwork_store::Result<Vec<(Key, Value)>>> {
         thread::yield_now();
         self.rows.scan(range, order, limit)
     }
 
-    fn write(&self, batch: Batch) -> BoxFuture<'_, table::Result<Written>> {
+    fn write(&self, batch: Batch) -> BoxFuture<'_, weftwork_store::Result<Written>> {
         if WRITES.replace(WRITES.get() + 1) < MEETINGS {
             self.meeting.wait();
         }
@@ -360,7 +359,7 @@ impl Rows for Interrupted {
         self.rows.location()
     }
 
-    fn get(&self, keys: Vec<Key>) -> BoxFuture<'_, table::Result<Vec<Option<Value>>>> {
+    fn get(&self, keys: Vec<Key>) -> BoxFuture<'_, weftwork_store::Result<Vec<Option<Value>>>> {
         self.rows.get(keys)
     }
 
@@ -369,11 +368,11 @@ impl Rows for Interrupted {
         range: KeyRange,
         order: Order,
         limit: usize,
-    ) -> BoxFuture<'_, table::Result<Vec<(Key, Value)>>> {
+    ) -> BoxFuture<'_, weftwork_store::Result<Vec<(Key, Value)>>> {
         self.rows.scan(range, order, limit)
     }
 
-    fn write(&self, batch: Batch) -> BoxFuture<'_, table::Result<Written>> {
+    fn write(&self, batch: Batch) -> BoxFuture<'_, weftwork_store::Result<Written>> {
         let next = self.before_write.lock().expect("no panic").pop();
         if let Some(interfere) = next {
             interfere(&self.rows);

@@ -8,12 +8,13 @@ use weftwork::Error;
 use weftwork::config::{Flags, StorePlace, Surroundings};
 use weftwork::graph::channel::Append;
 use weftwork::graph::{ChannelDef, DynUpdate, Dynamic};
-use weftwork::models::scripted::{ScriptedProvider, Step};
-use weftwork::models::{ChatModel, ModelChoice, ModelProvider, ScriptedModel};
+use weftwork::models::{ChatModel, ModelChoice, ModelProvider};
 use weftwork::prelude::*;
-use weftwork::runtime::{FollowFrom, Output, Selection};
+use weftwork::runtime::Output;
 use weftwork::store::{MemoryStore, Store, StoreError};
-use weftwork::types::event::AiEvent;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::{ScriptedProvider, Step};
+use weftwork::types::event::{AiEvent, StreamPosition};
 use weftwork::types::interrupt::Ask;
 use weftwork::types::port::{Dependencies, Limits};
 use weftwork::types::run::{RunInput, RunOutcome, RunRef};
@@ -194,7 +195,7 @@ async fn an_app_over_a_file_continues_what_another_one_left() {
     };
     let first = open(true).await;
     let thread = first.thread_of("slow", "t").expect("a thread");
-    let begun = thread.start(json!({})).begin().await.expect("accepted");
+    let begun = thread.start(json!({})).begin().await.expect("accepted").into_handle();
     // The run is given up for other processes to continue.
     first.shutdown(Duration::ZERO).await.expect("shut down");
     let second = open(false).await;
@@ -248,8 +249,8 @@ async fn a_node_made_due_by_an_update_is_resumed() {
     let app = app.open().await.expect("opens");
     let thread = ThreadId::new("t").expect("an id");
     let run = async |input: RunInput| {
-        let handle = app.start("two", thread.clone(), input).await.expect("accepted");
-        handle.outcome.await
+        let thread = app.thread_of("two", &thread).expect("a thread");
+        thread.start(input).await.expect("accepted")
     };
     run(RunInput::Start { input: json!({}) }).await;
     let nothing = app.resume(&thread).await.expect_err("nothing is due");
@@ -258,9 +259,11 @@ async fn a_node_made_due_by_an_update_is_resumed() {
     run(RunInput::Update { writes: writes.clone(), as_node: Some("b".to_owned()) }).await;
     assert!(app.resume(&thread).await.is_err(), "nothing follows `b`");
     run(RunInput::Update { writes, as_node: Some("a".to_owned()) }).await;
-    let handle = app.resume(&thread).await.expect("`b` is due");
-    let RunOutcome::Completed { output } = handle.outcome.await else { panic!("it ends") };
-    assert_eq!(output["log"], json!(["a", "b", "changed", "changed", "b"]));
+    let ended = app.resume(&thread).await.expect("`b` is due").await;
+    assert_eq!(
+        ended.output().expect("it ends")["log"],
+        json!(["a", "b", "changed", "changed", "b"])
+    );
 }
 
 #[tokio::test]
@@ -268,22 +271,29 @@ async fn a_run_is_followed_from_any_position_by_any_app_over_the_same_store() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let here = post(Arc::clone(&store)).await;
     let asked = here.ask("t", "Send a letter to Ada").await.expect("accepted");
-    let followed = async |app: &App, from: FollowFrom| -> Vec<Output> {
-        let output = app.follow(asked.run(), from, Selection::default()).await.expect("a run");
-        output.try_collect().await.expect("reads")
+    let followed = async |app: &App, after: StreamPosition| -> Vec<Output> {
+        let thread = app.thread("t").await.expect("a thread");
+        let run = thread.follow_run(asked.run()).await.expect("a run");
+        run.after(after).try_collect().await.expect("reads")
     };
-    let told = followed(&here, FollowFrom::Start).await;
+    let told = followed(&here, StreamPosition::default()).await;
     assert!(told.len() > 2, "{told:?}");
 
     let other = post(Arc::clone(&store)).await;
     for place in 1..told.len() {
-        let rest = followed(&other, told[place - 1].start_after()).await;
+        let rest = followed(&other, told[place - 1].position.clone()).await;
         assert_eq!(rest, told[place..], "after {place}");
     }
     let none = RunRef { run: RunId::new("none").expect("an id"), ..asked.run().clone() };
-    let error = other.follow(&none, FollowFrom::Start, Selection::default()).await;
-    let error = error.err().expect("there is no such run");
+    let thread = other.thread("t").await.expect("a thread");
+    let error = thread.follow_run(&none).await.expect_err("there is no such run");
     assert_eq!(error.fault().code, "W0201");
+    // A position of another run is refused.
+    let again = other.ask("t", "Hello").await.expect("accepted");
+    let foreign = told[0].position.clone();
+    let run = thread.follow_run(again.run()).await.expect("a run").after(foreign);
+    let refused = run.try_collect::<Vec<_>>().await.expect_err("a position of another run");
+    assert_eq!(refused.fault().code, "W0201");
 }
 
 #[tokio::test]
@@ -344,8 +354,9 @@ async fn a_run_calls_its_own_model_in_every_process() {
     let reply = own.ask("t", "Hello").await.expect("runs");
     assert_eq!(reply.text(), recorded.text());
     let used = async |app: &App, ended: &EndedRun| -> Vec<String> {
-        let output = app.follow(ended.run(), FollowFrom::Start, Selection::default()).await;
-        let output = output.expect("a run").map(|next| next.expect("reads"));
+        let thread = app.thread("t").await.expect("a thread");
+        let run = thread.follow_run(ended.run()).await;
+        let output = run.expect("a run").map(|next| next.expect("reads"));
         let providers = output.filter_map(async |next| match &next.event()?.event {
             AiEvent::UsageReport { fact, .. } => Some(fact.provider.clone()),
             _ => None,

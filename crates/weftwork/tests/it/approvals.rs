@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weftwork::agents::ReactAgent;
 use weftwork::graph::RunOutcome;
-use weftwork::models::ScriptedModel;
-use weftwork::models::scripted::Step;
 use weftwork::runtime::Runtime;
 use weftwork::store::Store;
 use weftwork::store::approval::{ApprovalQuery, REFUSALS_MAX, WaitingApproval};
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::tools::{
     FnTool, Policy, Questions, ToolBox, ToolContext, ToolError, ToolOutput, question, tool,
 };

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use weftwork::agents::ReactAgent;
 use weftwork::graph::{CompiledGraph, RunOutcome};
-use weftwork::models::ScriptedModel;
-use weftwork::models::scripted::Step;
 use weftwork::runtime::{Runtime, Thread};
 use weftwork::store::{Store, open_questions};
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::tools::{
     FnTool, Policy, Questions, ToolBox, ToolContext, ToolError, ToolOutput, question,
 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use weftwork::egress::{EgressConfig, GuardedClient};
 use weftwork::graph::{CompiledGraph, Timeout};
-use weftwork::models::registry::ProviderOverride;
+use weftwork::models::ProviderOverride;
 use weftwork::models::{
     ChatModel, ChatRequest, ModelCaller, ModelRegistry, ProviderTable, RetryPolicy,
 };

@@ -9,10 +9,11 @@ use weftwork::agents::{
     PromptEventKind, PromptRun, Section, Session, Tools,
 };
 use weftwork::graph::CompiledGraph;
-use weftwork::models::scripted::Step;
-use weftwork::models::{ModelError, RefusalKind, ScriptedModel};
+use weftwork::models::{ModelError, RefusalKind};
 use weftwork::prelude::*;
 use weftwork::store::Store;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::types::message::ToolCall;
 use weftwork::types::port::Limits;
 use weftwork::types::run::Stops;

@@ -14,10 +14,11 @@ use weftwork::agents::{
     PromptRun, Section, Session, Tools, Visibility,
 };
 use weftwork::graph::CompiledGraph;
-use weftwork::models::scripted::Step;
-use weftwork::models::{ModelError, RefusalKind, ScriptedModel};
+use weftwork::models::{ModelError, RefusalKind};
 use weftwork::prelude::*;
 use weftwork::store::Store;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::types::message::ToolCall;
 use weftwork::types::port::Limits;
 use weftwork::types::usage::Tokens;

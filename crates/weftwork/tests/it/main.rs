@@ -21,6 +21,7 @@ mod secrets;
 mod session_checkpoints;
 mod session_kills;
 mod session_saves;
+mod started_runs;
 mod stores;
 mod team_kills;
 mod telemetry;

@@ -4,11 +4,11 @@ use crate::redaction::{CANARY, all, events, has};
 use crate::stores::{Place, on_three_stores};
 use serde_json::json;
 use std::sync::Arc;
+use tokio::sync::mpsc::unbounded_channel;
 use weftwork::agents::Chat;
 use weftwork::graph::{CompiledGraph, NodeError};
 use weftwork::prelude::*;
 use weftwork::types::Principal;
-use weftwork::types::event::Position;
 
 /// A graph that fails with the text of the last result that it reads, or panics with it.
 fn graph(panics: bool) -> CompiledGraph {
@@ -40,16 +40,18 @@ async fn an_error_of_a_node_does_not_show_what_a_result_hides(place: Place) {
             {"id": "m2", "role": "tool", "parts": [{"type": "tool_result", "tool_call_id": "c",
              "name": "find", "value": {"card": CANARY, "id": "A-1"}, "shown": {"id": "A-1"}}]},
         ]});
-        let mut stream = thread.start(input).stream(all()).await.expect("accepted");
-        let run = stream.run().clone();
-        while let Some(item) = stream.next().await {
+        let (sender, mut items) = unbounded_channel();
+        let started = thread.start(input).report_to(all(), sender).begin().await;
+        let started = started.expect("accepted");
+        let run = started.run().clone();
+        while let Some(item) = items.recv().await {
             assert!(!has(&item), "{item:?}");
         }
-        let ended = stream.end().await;
+        let ended = started.await;
         let text = format!("{:?}", ended.outcome());
         assert!(text.contains("[secret]") && !text.contains(CANARY), "{text}");
         let who = Principal::local();
-        let handle = runtime.watch(&who, &run, Position::START).await.expect("watches");
+        let handle = runtime.follow_run(&who, &run).await.expect("watches").into_handle();
         let events = events(handle).await;
         assert!(!has(&events), "{events:?}");
     }

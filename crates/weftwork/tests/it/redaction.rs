@@ -11,13 +11,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::Semaphore;
+use tokio::sync::mpsc::unbounded_channel;
 use weftwork::agents::{Chat, ReactAgent};
-use weftwork::graph::run_loop::{HistoryFilter, Host, InMemoryCheckpointer, Start, StreamItem};
 use weftwork::graph::{CompiledGraph, Modes, RunOutcome, RuntimeError, StreamEvent};
-use weftwork::models::scripted::Step;
-use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork::graph::{HistoryFilter, Host, InMemoryCheckpointer, Start, StreamItem};
+use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo};
 use weftwork::runtime::{Frame, Runtime, Selection, Thread};
 use weftwork::store::{JournalRead, Store};
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::tools::{FnTool, ToolBox, ToolContext};
 use weftwork::types::event::{Position, RunEvent};
 use weftwork::types::port::RunHandle;
@@ -110,13 +112,14 @@ fn hides(value: &(impl Debug + ?Sized)) {
 }
 
 async fn streamed(thread: &Thread, input: Value) -> (Vec<StreamItem>, RunRef) {
-    let mut stream = thread.start(input).stream(all()).await.expect("accepted");
+    let (sender, mut sent) = unbounded_channel();
+    let started = thread.start(input).report_to(all(), sender).begin().await.expect("accepted");
     let mut items = Vec::new();
-    let run = stream.run().clone();
-    while let Some(item) = stream.next().await {
+    let run = started.run().clone();
+    while let Some(item) = sent.recv().await {
         items.push(item);
     }
-    let ended = stream.end().await;
+    let ended = started.await;
     hides(ended.outcome());
     hides(&json!(ended.outcome()));
     (items, run)
@@ -157,7 +160,8 @@ async fn hidden_members_are_hidden(place: Place) {
     let mut messages = thread.state().await.expect("reads").values["messages"].clone();
     messages.as_array_mut().expect("messages").push(said("u3"));
     let before = shared.reads();
-    let run = thread.start(json!({"messages": messages})).begin().await.expect("accepted");
+    let run =
+        thread.start(json!({"messages": messages})).begin().await.expect("accepted").into_handle();
     let third = run.run.clone();
     events(run).await;
     assert_eq!(shared.reads(), before + 1, "nothing was deleted");
@@ -173,13 +177,16 @@ async fn hidden_members_are_hidden(place: Place) {
     for runtime in [&runtime, &elsewhere] {
         for run in [&first, &third] {
             let watched =
-                events(runtime.watch(&who, run, Position::START).await.expect("is there"));
+                events(runtime.follow_run(&who, run).await.expect("is there").into_handle());
             let watched = watched.await;
             assert!(!has(&watched) && !json!(watched).to_string().contains(CANARY));
             let after = watched[2].position().expect("a position");
-            assert!(!has(&events(runtime.watch(&who, run, after).await.expect("is there")).await));
+            let rest = runtime.follow_run(&who, run).await.expect("is there");
+            let rest = rest.after(after.into()).into_handle();
+            assert!(!has(&events(rest).await));
         }
-        let watched = events(runtime.watch(&who, &first, Position::START).await.expect("is there"));
+        let watched =
+            events(runtime.follow_run(&who, &first).await.expect("is there").into_handle());
         hides(&watched.await);
     }
     let stored = store.events(&who, &first, 0, 1_000).await.expect("reads");
@@ -222,7 +229,7 @@ async fn is_hidden_in_frames(shared: &Shared, runtimes: [&Runtime; 2], thread: &
     let before = shared.reads();
     let held = shared.gate.acquire().await.expect("open");
     let input = json!({"messages": [said("u4")]});
-    let handle = thread.start(input).begin().await.expect("accepted");
+    let handle = thread.start(input).begin().await.expect("accepted").into_handle();
     let run = handle.run.clone();
     let forms = [StateForm::Shown, StateForm::Whole];
     let mut live = Vec::new();

@@ -98,7 +98,10 @@ async fn tell() {
     loop {
         let tool = std::env::var(TOOL).expect("the tool of the story");
         let ended = match begun {
-            true => thread.resume().await,
+            true => match thread.resume().await {
+                Ok(resumed) => Ok(resumed.await),
+                Err(error) => Err(error),
+            },
             false => thread.start(json!({"tool": tool})).await,
         };
         begun = true;

@@ -6,13 +6,15 @@ use crate::stores::{Place, on_three_stores};
 use serde_json::{Value, json};
 use std::fmt::Debug;
 use std::sync::Arc;
+use tokio::sync::mpsc::unbounded_channel;
 use weftwork::agents::ReactAgent;
 use weftwork::graph::CompiledGraph;
-use weftwork::graph::run_loop::HistoryFilter;
-use weftwork::models::scripted::Step;
-use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork::graph::HistoryFilter;
+use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo};
 use weftwork::runtime::{Runtime, Thread};
 use weftwork::store::JournalRead;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::tools::{Policy, ToolBox, tool};
 use weftwork::types::Principal;
 use weftwork::types::event::Position;
@@ -79,15 +81,16 @@ fn hides(value: &(impl Debug + ?Sized)) {
 }
 
 async fn streamed(run: weftwork::runtime::ThreadRun) -> RunRef {
-    let mut stream = run.stream(all()).await.expect("accepted");
-    let run = stream.run().clone();
+    let (sender, mut sent) = unbounded_channel();
+    let started = run.report_to(all(), sender).begin().await.expect("accepted");
+    let run = started.run().clone();
     let mut items = Vec::new();
-    while let Some(item) = stream.next().await {
+    while let Some(item) = sent.recv().await {
         assert!(!has(&item), "{item:?}");
         items.push(item);
     }
     hides(&items);
-    let ended = stream.end().await;
+    let ended = started.await;
     hides(ended.outcome());
     run
 }
@@ -119,7 +122,7 @@ async fn secret_arguments_are_hidden(place: Place) {
     assert!(has(&calls), "a recorded answer of the model is whole");
     hides(&calls.into_iter().map(|call| call.into_shown()).collect::<Vec<_>>());
     for run in [&first, &second] {
-        hides(&events(runtime.watch(&who, run, Position::START).await.expect("is there")).await);
+        hides(&events(runtime.follow_run(&who, run).await.expect("is there").into_handle()).await);
         hides(&store.events(&who, run, 0, 1_000).await.expect("reads"));
         assert!(!has(&store.pieces(&who, run, Position::START, 1_000).await.expect("reads")));
     }

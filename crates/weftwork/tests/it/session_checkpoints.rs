@@ -4,12 +4,12 @@ use crate::stores::{Place, on_three_stores};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork::agents::{Evaluator, Prompt, Section, Session};
-use weftwork::graph::run_loop::{Checkpointer, Host, Start};
+use weftwork::graph::{Checkpointer, Host, Start};
 use weftwork::graph::{CompiledGraph, RunOutcome};
-use weftwork::models::ScriptedModel;
-use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
 use weftwork::store::Store;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::types::Principal;
 
 #[derive(State)]

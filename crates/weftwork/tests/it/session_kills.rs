@@ -10,11 +10,11 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork::agents::Evaluator;
-use weftwork::models::ScriptedModel;
-use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
 use weftwork::runtime::LeaseConfig;
 use weftwork::store::Store;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::types::ThreadId;
 use weftwork::types::run::Answers;
 

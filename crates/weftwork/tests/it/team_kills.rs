@@ -10,10 +10,11 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 use weftwork::agents::{Supervisor, Swarm};
-use weftwork::models::scripted::Step;
-use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo};
 use weftwork::prelude::*;
 use weftwork::runtime::LeaseConfig;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::types::ThreadId;
 
 /// Names the folder of a story, in the process that is killed.
@@ -121,7 +122,10 @@ async fn tell() {
                 at("question").await;
                 thread.answer(json!("the first")).await
             }
-            None if begun => thread.resume().await,
+            None if begun => match thread.resume().await {
+                Ok(resumed) => Ok(resumed.await),
+                Err(error) => Err(error),
+            },
             None => thread.start(said).await,
         };
         begun = true;

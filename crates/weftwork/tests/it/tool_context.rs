@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork::graph::SystemClock;
-use weftwork::graph::run_loop::{Host, Start};
+use weftwork::graph::{Host, Start};
 use weftwork::prelude::*;
 use weftwork::store::{ItemRef, ItemStore, MemoryItems, Namespace, PutOptions, Ttl};
 use weftwork::types::Principal;

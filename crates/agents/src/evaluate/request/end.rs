@@ -11,9 +11,9 @@ use futures_util::StreamExt;
 use serde_json::Value;
 use weftwork_graph::RuntimeError;
 use weftwork_models::FinishReason;
+use weftwork_runtime::StartedRun;
 use weftwork_types::MessageId;
 use weftwork_types::message::{Message, Role};
-use weftwork_types::port::RunHandle;
 use weftwork_types::run::RunOutcome;
 use weftwork_types::session::{SESSION_CHANNEL, SessionEvent};
 use weftwork_types::usage::UsageCount;
@@ -31,12 +31,12 @@ impl EvaluationRequest {
     pub(super) async fn finish(
         &self,
         planned: &Planned,
-        handle: RunHandle,
+        started: StartedRun,
         mut running: RunningEvaluation,
         session: SentSession<'_>,
         report: &EvaluationReport,
     ) -> Result<Ended, EvaluationError> {
-        let outcome = self.follow_run(handle, planned.used.clone(), report).await;
+        let outcome = self.follow_run(started, planned.used.clone(), report).await;
         running.set_run(None);
         let thread = &planned.thread;
         if matches!(planned.input, Input::Unfinished) {
@@ -62,23 +62,24 @@ impl EvaluationRequest {
         self.ended_with(outcome, planned, &errors)
     }
 
-    /// Reads the events of the run until its end.
+    /// Reads the output of the run until its end.
     async fn follow_run(
         &self,
-        handle: RunHandle,
+        mut started: StartedRun,
         mut count: UsageCount,
         report: &EvaluationReport,
     ) -> RunOutcome {
-        let RunHandle { mut events, outcome, .. } = handle;
-        while let Some(event) = events.next().await {
-            self.count(&mut count, &event.event);
-            report.set_usage(count.used());
-            if let Some(to) = &self.events {
+        while let Some(output) = started.next().await {
+            if let Ok(output) = &output {
+                self.count(&mut count, output);
+                report.set_usage(count.used());
+            }
+            if let Some(to) = &self.output {
                 // The reader of a stream may have left.
-                let _left = to.send(event);
+                let _left = to.send(output);
             }
         }
-        outcome.await
+        started.await.outcome().clone()
     }
 
     /// Takes over the events that the thread stores.

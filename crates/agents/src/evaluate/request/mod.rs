@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use weftwork_graph::RuntimeError;
+use weftwork_runtime::Output;
 use weftwork_store::StoreError;
-use weftwork_types::event::RunEvent;
 use weftwork_types::port::{CallContext, Emit};
 use weftwork_types::run::Answers;
 use weftwork_types::usage::Usage;
@@ -41,7 +41,7 @@ pub(super) struct EvaluationRequest {
     pub(super) deadline: Option<Timestamp>,
     pub(super) budget: Option<Allowance>,
     pub(super) overrides: Overrides,
-    pub(super) events: Option<UnboundedSender<RunEvent>>,
+    pub(super) output: Option<UnboundedSender<Result<Output, RuntimeError>>>,
     /// The tool call that makes the evaluation, if one does.
     pub(super) nested: Option<Nested>,
 }
@@ -134,9 +134,9 @@ impl EvaluationRequest {
                     planned = self.plan(&start).await?;
                 }
                 Err(error) => return Err(errors.runtime(&error)),
-                Ok((handle, running)) => {
+                Ok((started, running)) => {
                     let session = SentSession { session, sent };
-                    return self.finish(&planned, handle, running, session, report).await;
+                    return self.finish(&planned, started, running, session, report).await;
                 }
             }
         }

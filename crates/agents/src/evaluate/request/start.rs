@@ -10,9 +10,7 @@ use crate::session::{Session, SessionError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_runtime::ThreadRun;
-use weftwork_types::event::Position;
-use weftwork_types::port::RunHandle;
+use weftwork_runtime::{StartedRun, ThreadRun};
 use weftwork_types::run::{RunCommand, RunInput, RunOptions};
 use weftwork_types::session::SESSION_CHANNEL;
 
@@ -77,7 +75,7 @@ impl EvaluationRequest {
         planned: &Planned,
         request: Option<ThreadRun>,
         report: &Arc<EvaluationReport>,
-    ) -> Result<(RunHandle, RunningEvaluation), RuntimeError> {
+    ) -> Result<(StartedRun, RunningEvaluation), RuntimeError> {
         let evaluator = &self.evaluator;
         let resources = &evaluator.resources;
         let who = &evaluator.principal;
@@ -90,7 +88,7 @@ impl EvaluationRequest {
         let runtime = evaluator.runtime.clone();
         let by = who.clone();
         if let Input::Ended(run) = &planned.input {
-            return Ok((runtime.watch(who, run, Position::START).await?, running));
+            return Ok((runtime.follow_run(who, run).await?, running));
         }
         let is_own = !evaluator.config.durable && self.nested.is_none();
         if let Some(nested) = self.nested.as_ref().filter(|_| !evaluator.config.durable) {
@@ -106,10 +104,10 @@ impl EvaluationRequest {
                 None => runtime.resume_with(&by, &thread, options).await,
             };
             match begun {
-                Ok(handle) => {
-                    running.set_run(Some(handle.run.clone()));
+                Ok(started) => {
+                    running.set_run(Some(started.run().clone()));
                     running.set_deletes(is_own);
-                    Ok((handle, running))
+                    Ok((started, running))
                 }
                 Err(error) => {
                     running.end().await;

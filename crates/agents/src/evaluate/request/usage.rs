@@ -3,11 +3,11 @@
 use super::EvaluationRequest;
 use super::plan::Planned;
 use crate::evaluate::record::Record;
-use futures_util::StreamExt;
+use futures_util::TryStreamExt;
 use weftwork_graph::RuntimeError;
-use weftwork_runtime::RolledBack;
+use weftwork_runtime::{Output, RolledBack};
 use weftwork_store::RunRow;
-use weftwork_types::event::{AiEvent, Position};
+use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::usage::UsageCount;
 
 impl EvaluationRequest {
@@ -30,16 +30,17 @@ impl EvaluationRequest {
                 runtime.count_usage(who, &row.new.at, &mut count).await?;
                 continue;
             }
-            let mut events = runtime.watch(who, &row.new.at, Position::START).await?.events;
-            while let Some(event) = events.next().await {
-                self.count(&mut count, &event.event);
+            let mut run = runtime.follow_run(who, &row.new.at).await?;
+            while let Some(output) = run.try_next().await? {
+                self.count(&mut count, &output);
             }
         }
         Ok(count)
     }
 
-    /// Counts the usage that an event reports, also for the call that makes the evaluation.
-    pub(super) fn count(&self, count: &mut UsageCount, event: &AiEvent) {
+    /// Counts the usage that an output reports, also for the call that makes the evaluation.
+    pub(super) fn count(&self, count: &mut UsageCount, output: &Output) {
+        let Some(RunEvent { event, .. }) = output.event() else { return };
         count.read(event);
         if let Some(nested) = &self.nested
             && let AiEvent::UsageReport { fact, .. } = event

@@ -10,8 +10,9 @@ use weftwork_agents::{
     EvaluationErrorKind, Evaluator, EventBus, Overrides, Prompt, PromptContext, PromptEvent,
     PromptEventKind, Section, Session,
 };
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
-use weftwork_models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork_models::{ChatModel, ChatRequest, ChatStream, ModelInfo};
 use weftwork_runtime::Runtime;
 use weftwork_store::MemoryStore;
 use weftwork_testkit::ManualClock;

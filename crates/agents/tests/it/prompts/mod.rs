@@ -16,8 +16,9 @@ use weftwork_agents::{
     Evaluated, Evaluator, EvaluatorBuilder, Prompt, PromptContext, PromptResponse, Section,
     Session, Slice,
 };
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
-use weftwork_models::{Capability, ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork_models::{Capability, ChatModel, ChatRequest, ChatStream, ModelInfo};
 use weftwork_runtime::Runtime;
 use weftwork_store::MemoryStore;
 use weftwork_tools::{Deps, ToolError, tool};

@@ -1,6 +1,7 @@
 //! Outcomes, errors and reports of evaluations.
 
 use super::{done, note, noting, over, scripted, take_note};
+use futures_util::TryStreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -205,13 +206,14 @@ fn an_evaluation_blocks_outside_of_a_runtime_and_streams_within_one() {
     tokio.block_on(async {
         let mut stream = evaluator.evaluate(&noting(), ()).stream();
         let mut text = String::new();
-        while let Some(event) = stream.next().await {
-            if let weftwork_types::event::AiEvent::TextDelta { delta } = event.event {
-                text.push_str(&delta);
-            }
+        let mut last = None;
+        while let Some(output) = stream.try_next().await.expect("reads") {
+            text.extend(output.text().map(|part| part.text.as_str()));
+            last = Some(output.position);
         }
         assert_eq!(text, "Two words.");
-        assert_eq!(done(stream.outcome().await.expect("evaluates")).text, text);
+        assert_eq!(last.as_ref(), Some(stream.position()));
+        assert_eq!(done(stream.await.expect("evaluates")).text, text);
     });
 }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 use weftwork_agents::{
     EvaluationErrorKind, Evaluator, EvaluatorBuilder, Prompt, PromptContext, Section, Session,
 };
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
-use weftwork_models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork_models::{ChatModel, ChatRequest, ChatStream, ModelInfo};
 use weftwork_runtime::{LeaseConfig, Runtime};
 use weftwork_store::MemoryStore;
 use weftwork_tools::{Deps, Questions, Replies, ToolError, ToolOutput, question, tool};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use weftwork_agents::{Chat, ChatUpdate, ReactAgent, Tools};
 use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start, StartCommand};
 use weftwork_graph::{Ctx, Graph, NodeResult, START};
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
-use weftwork_runtime::{FollowFrom, Output, Runtime, Selection};
+use weftwork_runtime::{Output, Runtime};
 use weftwork_tools::{Policy, ToolBox, ToolRunner};
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::{Message, Role};
@@ -53,7 +53,7 @@ async fn a_call_of_an_agent_that_asks_is_one_call_with_one_start_and_one_result(
     let mut starts = 0;
     let mut results = 0;
     for run in &events {
-        let log = thread.follow_run(run, FollowFrom::Start, Selection::default()).await;
+        let log = thread.follow_run(run).await;
         let log = log.expect("reads");
         let log: Vec<Output> = futures_util::TryStreamExt::try_collect(log).await.expect("reads");
         for event in log.iter().filter_map(Output::event) {

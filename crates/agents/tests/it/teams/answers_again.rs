@@ -4,7 +4,7 @@ use super::world::{FORMS, World, said, text_of};
 use serde_json::json;
 use std::sync::Arc;
 use weftwork_graph::run_loop::HistoryFilter;
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::port::Limits;

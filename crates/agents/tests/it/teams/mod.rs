@@ -92,7 +92,7 @@ async fn a_budget_that_is_used_up_in_a_member_ends_the_run_until_it_is_raised() 
         drop(process);
         let all = world.lead_calls() + 2;
         let process = world.process(model_calls(all)).await;
-        let ended = process.thread.resume().await.expect("accepted");
+        let ended = process.thread.resume().await.expect("accepted").await;
         assert!(ended.output().is_ok(), "{form:?}: {:?}", ended.outcome());
         assert_eq!((world.asked(), world.paid()), ((world.lead_calls(), 2), 1), "{form:?}");
     }

@@ -10,7 +10,7 @@ use weftwork_agents::{
 };
 use weftwork_graph::run_loop::{Host, InMemoryCheckpointer, Start};
 use weftwork_graph::{CompiledGraph, Graph, NodeResult, RunOutcome, START, State, SubgraphState};
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_tools::{Policy, ToolBox, tool};
 

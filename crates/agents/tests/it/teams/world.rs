@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use weftwork_agents::{ReactAgent, Supervisor, Swarm};
 use weftwork_graph::CompiledGraph;
-use weftwork_models::ScriptedModel;
+use weftwork_models::scripted::ScriptedModel;
 use weftwork_models::scripted::Step;
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::memory::MemoryStore;

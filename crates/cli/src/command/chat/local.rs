@@ -16,7 +16,7 @@ use weftwork::store::{
 };
 use weftwork::types::interrupt::Interrupt;
 use weftwork::types::message::{Message, Role};
-use weftwork::types::run::{RunInput, RunOutcome};
+use weftwork::types::run::RunOutcome;
 use weftwork::types::{InterruptId, Principal, ThreadId};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::args::LimitFlags;
@@ -124,27 +124,27 @@ impl Backend for Local<'_> {
         if found.unfinished().is_none() {
             return Ok(None);
         }
-        let handle = self.app.resume(&self.thread).await?;
+        let started = self.app.resume(&self.thread).await?;
         self.context.terminal.note("resuming the unfinished run of the thread");
-        Ok(Some(AppRun::new(&self.app, handle)))
+        Ok(Some(AppRun::new(&self.app, started)))
     }
 
     async fn say(&mut self, text: &str) -> Result<AppRun, CliError> {
-        let input = RunInput::Start { input: self.app.say(text) };
-        let handle = self.app.start(&self.agent, self.thread.clone(), input).await?;
-        tell_turn(&self.app, &handle.run, &self.context.terminal).await?;
+        let thread = self.app.thread_of(&self.agent, &self.thread)?;
+        let started = thread.say(text).begin().await?;
+        tell_turn(&self.app, started.run(), &self.context.terminal).await?;
         self.known = true;
-        Ok(AppRun::new(&self.app, handle))
+        Ok(AppRun::new(&self.app, started))
     }
 
     async fn answer(&mut self, answers: BTreeMap<InterruptId, Value>) -> Result<AppRun, CliError> {
-        let input = RunInput::answers(answers);
-        let handle = self.app.start(&self.agent, self.thread.clone(), input).await?;
-        Ok(AppRun::new(&self.app, handle))
+        let thread = self.app.thread_of(&self.agent, &self.thread)?;
+        let started = thread.answer(answers).begin().await?;
+        Ok(AppRun::new(&self.app, started))
     }
 
     async fn ended(&mut self, answer: AppRun, terminal: &Terminal) -> Result<(), CliError> {
-        let run = answer.run.clone();
+        let run = answer.run().clone();
         let outcome = answer.outcome().await;
         match outcome {
             RunOutcome::Cancelled { .. } => terminal.note("stopped"),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
-use weftwork_store::table::Result;
+use weftwork_store::Result;
 use weftwork_store::{Claim, Commit, Committed, NewRun, RunRow, Store, WriteRuns};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::run::RunRef;

@@ -1,7 +1,7 @@
 //! The tables of a store that a [`Cutting`] one passes on as they are.
 
 use super::cut::Cutting;
-use weftwork_store::table::Result;
+use weftwork_store::Result;
 use weftwork_store::*;
 use weftwork_types::canonical::Hash;
 use weftwork_types::event::{Piece, Position};

@@ -5,6 +5,7 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::mpsc::unbounded_channel;
 use weftwork_graph::run_loop::{
     CheckpointRef, Checkpointer, Host, Run, RunStream, Start, StateQuery, StateUpdate,
 };
@@ -318,10 +319,10 @@ impl Hosted {
         self.restart();
         witness.dies_after(None);
         let thread = self.thread(None);
-        let resumed = self.process.tokio.block_on(thread.resume());
+        let resumed = self.process.tokio.block_on(async { Ok(thread.resume().await?.await) });
         let ended = match resumed {
             Ok(ended) => of_outcome(ended.outcome().clone()),
-            Err(error) => Ended::Refused(error.fault()),
+            Err(error) => Ended::Refused(RuntimeError::fault(&error)),
         };
         let streamed = match &ended {
             Ended::Waits(questions) => questions.clone(),
@@ -351,14 +352,15 @@ async fn go(thread: &Thread, request: &Request) -> Told {
         _ => run,
     };
     let going = async {
-        let mut stream = run.stream(Modes::UPDATES).await?;
+        let (sender, mut items) = unbounded_channel();
+        let started = run.report_to(Modes::UPDATES, sender).begin().await?;
         let mut asked = Vec::new();
-        while let Some(item) = stream.next().await {
+        while let Some(item) = items.recv().await {
             if let (StreamEvent::Interrupts(questions), true) = (item.event, item.ns.is_empty()) {
                 asked.extend(questions);
             }
         }
-        let ended: EndedRun = stream.end().await;
+        let ended: EndedRun = started.await;
         Ok::<_, RuntimeError>((ended.outcome().clone(), asked))
     };
     match going.boxed().await {

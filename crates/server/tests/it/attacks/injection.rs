@@ -3,9 +3,9 @@
 use crate::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use weftwork::models::ScriptedModel;
-use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 
 /// A text that has the frames of each format in it.
 const HOSTILE: &str = "x\n\nevent: error\ndata: {\"type\":\"abort\"}\nid: 9-9\r\n\r\revent: end\n\

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork::egress::{EgressConfig, GuardedClient};
-use weftwork::models::registry::ProviderOverride;
+use weftwork::models::ProviderOverride;
 use weftwork::models::{ChatModel, ModelRegistry, ProviderTable};
 use weftwork_testkit::{LoopbackServer, Received, Reply};
 use weftwork_types::port::Egress;

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use weftwork::agents::{Chat, ChatUpdate};
+use weftwork::graph::Semantics;
 use weftwork::graph::channel::LastValue;
-use weftwork::graph::run_loop::Semantics;
 use weftwork::graph::{ChannelDef, DynUpdate, Dynamic};
 use weftwork::models::{
     ChatEvent, ChatModel, ChatRequest, ChatStream, FinishReason, ModelCaller, ModelInfo,

@@ -8,9 +8,9 @@ use std::time::Duration;
 use weftwork::agents::{
     Activity, AgentRuntime, Hosting, InstanceStatus, OnQuestion, QueuedActivities, ReactAgent,
 };
-use weftwork::models::ScriptedModel;
-use weftwork::models::scripted::Step;
 use weftwork::prelude::*;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::tools::Policy;
 use weftwork::types::approval::{ApprovalDecision, Verdict};
 use weftwork::types::interrupt::{Ask, Interrupt};

@@ -13,8 +13,8 @@ use weftwork::graph::{Ctx, NodeError, NotResumable, RuntimeError};
 use weftwork::prelude::*;
 use weftwork::runtime::{FollowFrom, Thread};
 use weftwork::store::StoreError;
+use weftwork::types::RefusedByInstance;
 use weftwork::types::run::RunRetry;
-use weftwork::types::store_error::RefusedByInstance;
 use weftwork::types::{Principal, ThreadId};
 
 /// A timeout that has ended when the activity could begin: times are in milliseconds.
@@ -140,7 +140,7 @@ async fn an_activity_that_was_too_late_is_executed_when_it_is_resumed(place: Pla
     created.expect("the same");
     let thread = ThreadId::from(&id());
     let resumed = agents.runtime().resume(&Principal::local(), &thread).await;
-    resumed.expect("accepted").outcome.await;
+    resumed.expect("accepted").await;
     assert_eq!(agents.get_state(id()).await, Ok(json!({"sum": 7})));
     let counts = info(&agents).await.statistics;
     assert_eq!((counts.failed, counts.succeeded, counts.waiting), (0, 1, 0), "one activity");
@@ -167,7 +167,7 @@ async fn an_activity_that_fails_again_when_it_is_resumed_counts_once(place: Plac
     let thread = ThreadId::from(&id());
     for (failed, succeeded) in [(1, 0), (0, 1)] {
         let resumed = agents.runtime().resume(&Principal::local(), &thread).await;
-        resumed.expect("accepted").outcome.await;
+        resumed.expect("accepted").await;
         let counts = info(&agents).await.statistics;
         assert_eq!((counts.failed, counts.succeeded), (failed, succeeded));
     }
@@ -207,7 +207,7 @@ async fn a_requeued_activity_reports_both_of_its_ends(place: Place) {
     let sent = agents.send(&instance, Activity::new(json!(7))).await.expect("accepted");
     sent.ended().await.expect_err("fails");
     let again = agents.runtime().requeue(&Principal::local(), sent.activity()).await;
-    again.expect("is requeued").outcome.await;
+    again.expect("is requeued").await;
     assert_eq!(agents.get_state(id()).await, Ok(json!({"sum": 7})));
     let mut events = agents.subscribe_from(&instance, FollowFrom::Start).await.expect("exists");
     let mut ends = Vec::new();

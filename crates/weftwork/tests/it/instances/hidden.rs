@@ -17,10 +17,11 @@ use weftwork::agents::{
     Hosting, InstanceEvent, InstanceEventKind, InstanceStatus, OnQuestion,
 };
 use weftwork::graph::NodeError;
-use weftwork::models::scripted::Step;
-use weftwork::models::{ModelError, RefusalKind, ScriptedModel};
+use weftwork::models::{ModelError, RefusalKind};
 use weftwork::prelude::*;
 use weftwork::runtime::FollowFrom;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::tools::{FnTool, ToolContext};
 use weftwork::types::approval::{ApprovalDecision, Verdict};
 use weftwork::types::interrupt::{Ask, Interrupt};

@@ -9,10 +9,11 @@ use weftwork::agents::{
     Activity, ActivityContext, AgentRuntime, AgentRuntimeErrorKind as Kind, HostedInstance, Hosting,
 };
 use weftwork::graph::NodeError;
-use weftwork::models::scripted::Step;
-use weftwork::models::{ChatRequest, ScriptedModel};
+use weftwork::models::ChatRequest;
 use weftwork::prelude::*;
 use weftwork::runtime::Runtime;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::types::message::Message;
 use weftwork::types::port::Limits;
 use weftwork::types::run::{RunOptions, RunOutcome};

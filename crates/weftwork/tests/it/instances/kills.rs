@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork::agents::{Activity, ActivityContext, AgentRuntime, InstanceOptions};
 use weftwork::graph::NodeError;
-use weftwork::models::scripted::Step;
-use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo, ScriptedModel};
+use weftwork::models::{ChatModel, ChatRequest, ChatStream, ModelInfo};
 use weftwork::prelude::{Message, Role};
 use weftwork::runtime::{LeaseConfig, Recovery, Runtime};
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::types::{InstanceId, MessageId, Principal, ThreadId};
 
 /// Names the folder of the store, in the process that is killed.

@@ -10,12 +10,11 @@ use weftwork::agents::{
     AgentRuntimeErrorKind as Kind, Hosting, InstanceEventKind, InstanceOptions, InstanceStatus,
     OnQuestion, QueuedActivities,
 };
-use weftwork::graph::run_loop::HistoryFilter;
+use weftwork::graph::HistoryFilter;
 use weftwork::graph::{Ctx, NodeError, RuntimeError};
 use weftwork::prelude::*;
 use weftwork::runtime::{FollowFrom, RolledBack, Selection};
 use weftwork::store::{StoreError, ThreadQuery};
-use weftwork::types::event::Position;
 use weftwork::types::run::CancelAction;
 use weftwork::types::{InstanceId, OrgId, Principal, ThreadId};
 
@@ -104,7 +103,7 @@ async fn no_operation_reaches_an_instance_of_another_organisation(place: Place) 
         is_missing(runtime.cancel_run(who, at, CancelAction::Interrupt).await.map(drop));
         is_missing(runtime.cancel_run(who, at, CancelAction::Rollback).await.map(drop));
         is_missing(runtime.ended(who, at).await);
-        is_missing(runtime.watch(who, at, Position::START).await.map(drop));
+        is_missing(runtime.follow_run(who, at).await.map(drop));
         is_missing(runtime.take_over(who, at).await.map(drop));
         is_missing(runtime.requeue(who, at).await.map(drop));
         is_missing(

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use weftwork::graph::{NodeError, Retry, SubgraphState};
-use weftwork::models::scripted::Step;
-use weftwork::models::{ChatModel, ChatRequest, ModelCaller, ModelError, ScriptedModel};
+use weftwork::models::{ChatModel, ChatRequest, ModelCaller, ModelError};
 use weftwork::prelude::*;
+use weftwork::testing::ScriptedModel;
+use weftwork::testing::Step;
 use weftwork::types::MessageId;
 use weftwork::types::usage::Tokens;
 
@@ -152,7 +153,7 @@ async fn cancelled(place: &Place) {
     let agent = ReactAgent::new("desk", model).tools(tools).build().expect("sound");
     let runtime = host(place, agent).await;
     let thread = runtime.thread("desk", "t").expect("an id");
-    let handle = thread.say("Wait.").begin().await.expect("accepted");
+    let handle = thread.say("Wait.").begin().await.expect("accepted").into_handle();
     waits.notified().await;
     thread.cancel().await.expect("active");
     assert!(matches!(handle.outcome.await, RunOutcome::Cancelled { .. }));
@@ -213,12 +214,12 @@ async fn released(place: &Place) {
     };
     let first = host(place, graph()).await;
     let thread = first.thread("desk", "t").expect("an id");
-    let run = thread.start(json!({})).begin().await.expect("accepted").run;
+    let run = thread.start(json!({})).begin().await.expect("accepted").run().clone();
     reached.notified().await;
     close(first).await;
     let second = host(place, graph()).await;
     let thread = second.thread("desk", "t").expect("an id");
-    let ended = thread.resume().await.expect("continues");
+    let ended = thread.resume().await.expect("continues").await;
     assert_eq!(ended.run(), &run);
     assert_eq!(ended.output().expect("completes")["log"], json!(["waited", "last"]));
     let again = thread.wait_through(&run).await.expect("reads");
