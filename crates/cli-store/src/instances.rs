@@ -228,7 +228,7 @@ fn describe_options(info: &InstanceInfo) -> String {
     told.chain([question.to_owned()]).collect::<Vec<_>>().join(", ")
 }
 
-/// Sends an activity of an instance again, as it was sent.
+/// Sends an activity of an instance again.
 async fn resend_activity(
     args: ResendActivity,
     app: &App,
@@ -238,10 +238,15 @@ async fn resend_activity(
     let from = InstanceId::new(&args.id)?;
     let to = InstanceId::new(&args.to)?;
     let letter = agents.letter(&from, &RunId::new(&args.activity)?).await?;
-    let again = match args.key {
-        Some(key) => letter.again.idempotency_key(key),
-        None => letter.again,
-    };
+    let mut again = letter.again;
+    if let Some(key) = args.key {
+        again = again.idempotency_key(key);
+    }
+    if let Some(limit) = args.timeout {
+        again = again.timeout(limit);
+    }
+    // The other instance may have the message, or this one.
+    let again = again.with_new_message_ids(agents.runtime().clock().as_ref());
     deliver(again, &to, args.leave, app, context).await
 }
 

@@ -255,7 +255,8 @@ impl AgentRuntime {
         let last = self.store().last_ended(&self.who, &thread).await;
         let last = last.map_err(|error| of_store(id.as_str(), error))?;
         Ok(last.and_then(|run| {
-            AgentRuntimeError::of_outcome(run.new.at.run.as_str(), run.outcome.as_ref()?)
+            let activity = run.activity().unwrap_or_else(|| run.new.at.clone());
+            AgentRuntimeError::of_outcome(activity.run.as_str(), run.outcome.as_ref()?)
         }))
     }
 

@@ -195,6 +195,11 @@ fn requests_that_cannot_be_executed_are_refused() {
 #[test]
 fn an_activity_that_asks_prints_its_question() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
+    let again = weft(&[&args[..], &["--timeout", "10m"]].concat());
+    let state: Value = serde_json::from_str(&again.out).expect("the state");
+    let roles = state["messages"].as_array().expect("a list").iter();
+    let roles: Vec<_> = roles.map(|message| message["role"].clone()).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant"], "each is asked: {state}");
     assert_eq!(home.weft(&["instances", "create", "desk", "--id", "front"]).status, Some(0));
     let ask = "Refund order A1002, amount 40.";
     let send = || home.weft(&["instances", "send", "front", "--message", ask, "--key", "k"]);
