@@ -160,7 +160,7 @@ impl Runtime {
         let options = options.unwrap_or_else(|| before.for_continuation());
         let options = match input {
             // The input of the last run once more, which was not applied.
-            RunInput::Start { .. } => self.continued_budget(who, last, options).await?,
+            RunInput::Start { .. } => self.continued_limits(who, last, options).await?,
             _ => options,
         };
         let principal = who.clone();
