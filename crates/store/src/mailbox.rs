@@ -253,14 +253,14 @@ pub fn turn(run: &RunRow, now: Timestamp, gate: Gate) -> Option<(bool, bool, Rev
     if queued && is_activity && !passes {
         return None;
     }
-    let place = place(run, now);
-    Some((queued, place.0, place.1))
+    let position = position(run, now);
+    Some((queued, position.0, position.1))
 }
 
-/// Place of an activity among those of its mailbox; the smallest one is the first. Of several with the
-/// same place, the oldest one is.
+/// Position of an activity among those of its mailbox; the smallest one is the first. Of several with
+/// the same position, the oldest one is.
 #[must_use]
-pub fn place(run: &RunRow, now: Timestamp) -> (bool, Reverse<i32>) {
+pub fn position(run: &RunRow, now: Timestamp) -> (bool, Reverse<i32>) {
     let mailbox = run.new.options.mailbox.as_ref();
     let later = mailbox.is_some() && run.new.options.begins_later(now).is_some();
     (later, Reverse(mailbox.map_or(0, |mailbox| mailbox.priority)))

@@ -269,7 +269,8 @@ impl AgentRuntime {
         for run in runs.iter().filter(|run| run.new.is_sent()) {
             let Some(last) = last.get(&run.new.at.run) else { continue };
             let ended_at = last.ended_at.filter(|at| *at >= since);
-            let (Some(ended_at), RunStatus::Cancelled) = (ended_at, last.status) else { continue };
+            let ended_at = ended_at.filter(|_| last.status == RunStatus::Cancelled);
+            let Some(ended_at) = ended_at else { continue };
             // The error of an activity that did not begin may be in the state, too.
             let changed = last.base.is_some_and(|base| base != last.last_checkpoint.into());
             let has_begun = changed && has_begun(store, &self.who, &last.new.at).await?;
@@ -281,7 +282,7 @@ impl AgentRuntime {
                 (_, false) => dead.push((ended_at, run, last)),
             }
         }
-        dead.sort_by_key(|(ended_at, run, _)| mailbox::place(run, *ended_at));
+        dead.sort_by_key(|(ended_at, run, _)| mailbox::position(run, *ended_at));
         let letters = dead.iter().map(|(_, run, last)| letter(run, options, last.outcome.as_ref()));
         report.dead_lettered = letters.collect();
         Ok(())
