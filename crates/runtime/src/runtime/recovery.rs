@@ -223,6 +223,7 @@ impl Runtime {
             graph,
             requester: Requester::Client,
             receiver: None,
+            made: None,
         })
         .await
     }
@@ -276,6 +277,10 @@ impl Runtime {
                 }
                 Err(RuntimeError::UnknownGraph { found, .. }) => {
                     tracing::debug!(graph = found, run = %row.new.at.run, "no such graph here");
+                }
+                Err(error @ RuntimeError::Dependencies { .. }) => {
+                    let error = error.log_text();
+                    tracing::debug!(error, run = %row.new.at.run, "no dependencies here");
                 }
                 // Other workers take over the remaining runs.
                 Err(RuntimeError::Stopping) => return Ok(RecoveredPage { handles, next: None }),
