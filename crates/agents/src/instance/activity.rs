@@ -7,6 +7,7 @@ use super::{AgentRuntime, hosting};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
+use weftwork_graph::RuntimeError;
 use weftwork_runtime::{Runtime, check_key};
 use weftwork_store::{NewRun, RunRow, StoreError};
 use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back, first_128};
@@ -14,6 +15,10 @@ use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, PAYLOAD_BYTE
 use weftwork_types::port::Clock;
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
 use weftwork_types::{InstanceId, MessageId, ThreadId, Timestamp};
+
+/// Number of looks for the end of an activity whose timeout has passed, and the time between two.
+const EXPIRED_LOOKS: usize = 100;
+const EXPIRED_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// An activity for an instance.
 ///
@@ -213,7 +218,9 @@ pub struct Sent {
 
 impl AgentRuntime {
     /// Sends an activity to an instance, by its id or handle. When the future completes, the activity
-    /// is stored, in one commit, and is executed by this process or another one that hosts the graph.
+    /// is stored, in one commit, and is executed by this process or another one that hosts the graph. If
+    /// activities whose timeout has passed fill the mailbox, this process ends them, if it hosts the
+    /// graph.
     ///
     /// # Errors
     /// Kinds `MailboxFull`, `Terminated`, `UnknownInstance` and `PayloadCollision`; `InvalidState` for
@@ -229,8 +236,13 @@ impl AgentRuntime {
         activity: Activity,
     ) -> Result<Sent, AgentRuntimeError> {
         let id = to.as_ref();
-        let activities = self.runtime();
-        let at = activities.enqueue(self.request_of(id, activity).await?).await;
+        let request = self.request_of(id, activity).await?;
+        let mut at = self.runtime().enqueue(request.clone()).await;
+        if matches!(at, Err(RuntimeError::Store(StoreError::MailboxFull { .. })))
+            && self.end_expired(id).await?
+        {
+            at = self.runtime().enqueue(request).await;
+        }
         let at = at.map_err(|error| of_runtime(id.as_str(), error))?;
         Ok(Sent { agents: self.clone(), at })
     }
@@ -252,6 +264,32 @@ impl AgentRuntime {
         let at = activities.enqueue_only(self.request_of(id, activity).await?).await;
         let at = at.map_err(|error| of_runtime(id.as_str(), error))?;
         Ok(Sent { agents: self.clone(), at })
+    }
+
+    /// Attends the mailbox of an instance if it has activities whose timeout has passed, which have a
+    /// place in it until their turn, and waits a little for the end of one. Returns `false` if it has
+    /// none.
+    async fn end_expired(&self, id: &InstanceId) -> Result<bool, AgentRuntimeError> {
+        let thread = ThreadId::from(id);
+        let now = self.runtime().clock().now();
+        let unfinished = async || {
+            let runs = self.store().unfinished_runs(&self.who, &thread).await;
+            runs.map_err(|error| of_store(id.as_str(), error))
+        };
+        let before = unfinished().await?;
+        let is_expired = |run: &RunRow| run.new.options.deadline.is_some_and(|end| end <= now);
+        if !before.iter().any(is_expired) {
+            return Ok(false);
+        }
+        self.attend(id);
+        for _ in 0..EXPIRED_LOOKS {
+            // Not by the clock of runs, which tests may stop.
+            tokio::time::sleep(EXPIRED_LOOK_EVERY).await;
+            if unfinished().await?.len() < before.len() {
+                break;
+            }
+        }
+        Ok(true)
     }
 
     async fn request_of(
