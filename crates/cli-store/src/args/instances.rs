@@ -101,7 +101,7 @@ pub struct CreateInstance {
     /// Initial state: a JSON object of channel values
     #[arg(long, value_name = "JSON", value_parser = parse::json)]
     pub(crate) state: Option<Value>,
-    /// Maximum number of unfinished activities, at least 1
+    /// Maximum number of unfinished activities, from 1 to 100000
     #[arg(long, value_name = "NUMBER", default_value_t = MAILBOX_CAPACITY)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAILBOX_CAPACITY_MAX)))]
     pub(crate) mailbox: u32,
