@@ -60,9 +60,12 @@ impl Found {
         self.row.graph.as_deref().unwrap_or(USUAL_AGENT)
     }
 
-    /// The model of the last run that names one.
+    /// The model of the last run that names one, or that has one of its own.
     pub fn model(&self) -> Option<&str> {
-        self.runs.iter().rev().find_map(|run| run.new.options.model.as_deref())
+        self.runs.iter().rev().find_map(|run| {
+            let options = &run.new.options;
+            options.run_model.as_deref().or(options.model.as_deref())
+        })
     }
 }
 

@@ -43,41 +43,74 @@ pub async fn instances(command: Instances, context: &CommandContext) -> Result<E
     }
     match command {
         Instances::Send(args) => {
-            with_app(context, async |app| send_activity(*args, app, context).await).await
+            let id = InstanceId::new(&args.id)?;
+            with_app(&id, context, async |app| send_activity(*args, app, context).await).await
         }
         Instances::Resend(args) => {
-            with_app(context, async |app| resend_activity(args, app, context).await).await
+            let to = InstanceId::new(&args.to)?;
+            with_app(&to, context, async |app| resend_activity(args, app, context).await).await
         }
         Instances::Create(args) => {
             with_reader(context, async |agents| create_instance(*args, agents, context).await).await
         }
+        Instances::List { .. } if context.is_new() => {
+            let weft = &context.terminal.weft;
+            context.terminal.note(format_args!(
+                "no instances yet; create one with: {weft} instances create AGENT"
+            ));
+            Ok(Exit::Done)
+        }
         Instances::List { limit, json } => {
+            context.is_there()?;
             with_reader(context, async |agents| list_instances(limit, json, agents, context).await)
                 .await
         }
         Instances::Show { id, json } => {
             let id = InstanceId::new(id)?;
+            check_there(&id, context)?;
             with_reader(context, async |agents| show_instance(&id, json, agents, context).await)
                 .await
         }
         Instances::Watch { id } => {
             let id = InstanceId::new(id)?;
+            check_there(&id, context)?;
             with_reader(context, async |agents| watch_instance(&id, agents, context).await).await
         }
         Instances::Terminate(args) => {
+            check_there(&InstanceId::new(&args.id)?, context)?;
             let terminate = async |agents: &_| terminate::terminate(args, agents, context).await;
             with_reader(context, terminate).await
         }
     }
 }
 
-/// Does something with an app that executes activities, and shuts it down: activities that wait stay
-/// in the store.
+/// Fails if the store of an instance does not exist: only a creation creates one.
+fn check_there(id: &InstanceId, context: &CommandContext) -> Result<(), CliError> {
+    if context.is_new() {
+        return Err(AgentRuntimeError::unknown_instance(id.as_str()).into());
+    }
+    context.is_there()
+}
+
+/// Does something with an app that executes the activities of an instance, and shuts it down:
+/// activities that wait stay in the store. Without a configured model, the app has that of the
+/// instance.
 async fn with_app(
+    id: &InstanceId,
     context: &CommandContext,
     act: impl AsyncFnOnce(&App) -> Result<Exit, CliError>,
 ) -> Result<Exit, CliError> {
-    let app = context.open_all(default_model(), None).await?;
+    check_there(id, context)?;
+    let own = match &context.config.model {
+        Some(_) => None,
+        None => {
+            let agents = open_reader(context).await?;
+            let info = agents.info(id).await;
+            agents.runtime().shutdown(Duration::from_secs(1)).await?;
+            info?.options.run_model
+        }
+    };
+    let app = context.open_all(own.as_deref().unwrap_or(default_model()), None).await?;
     let done = act(&app).await;
     app.shutdown(Duration::from_secs(1)).await?;
     done
@@ -145,7 +178,11 @@ async fn list_instances(
     let columns =
         ["INSTANCE", "AGENT", "STATUS", "QUESTIONS", "WAITING", "SUCCEEDED", "FAILED", "CANCELLED"];
     let mut table = Table::new(&columns);
-    for id in agents.list(limit).await? {
+    // One more than asked for, to know that there are more.
+    let mut found = agents.list(limit.saturating_add(1)).await?;
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    for id in found {
         let info = agents.info(&id).await?;
         if as_json {
             context.terminal.line(to_json_line(&info)?)?;
@@ -165,6 +202,11 @@ async fn list_instances(
     }
     if !as_json {
         table.write(&context.terminal)?;
+    }
+    if has_more {
+        context.terminal.note(format_args!(
+            "these are the oldest {limit} instances, and there are more; --limit sets the number"
+        ));
     }
     Ok(Exit::Done)
 }
@@ -228,7 +270,7 @@ fn describe_options(info: &InstanceInfo) -> String {
     told.chain([question.to_owned()]).collect::<Vec<_>>().join(", ")
 }
 
-/// Sends an activity of an instance again, as it was sent.
+/// Sends an activity of an instance again.
 async fn resend_activity(
     args: ResendActivity,
     app: &App,
@@ -238,10 +280,15 @@ async fn resend_activity(
     let from = InstanceId::new(&args.id)?;
     let to = InstanceId::new(&args.to)?;
     let letter = agents.letter(&from, &RunId::new(&args.activity)?).await?;
-    let again = match args.key {
-        Some(key) => letter.again.idempotency_key(key),
-        None => letter.again,
-    };
+    let mut again = letter.again;
+    if let Some(key) = args.key {
+        again = again.idempotency_key(key);
+    }
+    if let Some(limit) = args.timeout {
+        again = again.timeout(limit);
+    }
+    // The other instance may have the message, or this one.
+    let again = again.with_new_message_ids(agents.runtime().clock().as_ref());
     deliver(again, &to, args.leave, app, context).await
 }
 

@@ -9,9 +9,10 @@ use crate::timers::Timers;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
+use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Host as Local, StateQuery};
-use weftwork_store::{CheckpointStore, Store};
-use weftwork_types::port::{Budgets, Clock, Limits};
+use weftwork_store::{CheckpointStore, NewRun, Store};
+use weftwork_types::port::{Budgets, Clock, Dependencies, Limits};
 use weftwork_types::run::RunOptions;
 use weftwork_types::{CheckpointId, Principal, ThreadId};
 
@@ -64,6 +65,19 @@ pub(crate) fn begins_from(
 }
 
 impl WorkerContext {
+    /// Makes the dependencies of a run by the function of its graph; none without a function.
+    pub(crate) async fn make_dependencies(
+        &self,
+        who: &Principal,
+        run: &NewRun,
+    ) -> Result<Dependencies, RuntimeError> {
+        let Some(function) = self.dependencies.get(&run.graph) else {
+            return Ok(Dependencies::new());
+        };
+        let made = function.make(who.clone(), run.clone()).await;
+        made.map_err(|error| RuntimeError::dependencies(&run.graph, error))
+    }
+
     /// Returns read access to the checkpoints of an organisation.
     pub(crate) fn looking(&self, who: &Principal) -> Local {
         let store: Arc<dyn CheckpointStore> = Arc::clone(&self.store) as _;

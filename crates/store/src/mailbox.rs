@@ -20,6 +20,9 @@ pub const RESERVED: &str = "weft:";
 pub const INSTANCE: &str = "weft:instance";
 /// Member of the metadata of an instance that marks it as terminated, with the value `true`.
 pub const TERMINATED: &str = "weft:terminated";
+/// Member of the metadata of a terminated instance with the time of its termination, in milliseconds
+/// since 1970.
+pub const TERMINATED_AT: &str = "weft:terminated_at";
 
 /// Member of the metadata of a thread in which an activity continues that asked a question, with the
 /// id of its instance.
@@ -239,7 +242,7 @@ pub fn gate(metadata: &Metadata, asks: bool) -> Gate {
 #[must_use]
 pub fn turn(run: &RunRow, now: Timestamp, gate: Gate) -> Option<(bool, bool, Reverse<i32>)> {
     let queued = run.status == RunStatus::Queued;
-    let mailbox = run.new.options.mailbox.as_ref();
+    let is_activity = run.new.options.mailbox.is_some();
     let has_ended = run.new.options.deadline.is_some_and(|deadline| deadline <= now);
     let passes = run.cancel_requested
         || match gate {
@@ -247,9 +250,18 @@ pub fn turn(run: &RunRow, now: Timestamp, gate: Gate) -> Option<(bool, bool, Rev
             Gate::Asks => has_ended,
             Gate::Closed => false,
         };
-    if queued && mailbox.is_some() && !passes {
+    if queued && is_activity && !passes {
         return None;
     }
+    let position = position(run, now);
+    Some((queued, position.0, position.1))
+}
+
+/// Position of an activity among those of its mailbox; the smallest one is the first. Of several with
+/// the same position, the oldest one is.
+#[must_use]
+pub fn position(run: &RunRow, now: Timestamp) -> (bool, Reverse<i32>) {
+    let mailbox = run.new.options.mailbox.as_ref();
     let later = mailbox.is_some() && run.new.options.begins_later(now).is_some();
-    Some((queued, later, Reverse(mailbox.map_or(0, |mailbox| mailbox.priority))))
+    (later, Reverse(mailbox.map_or(0, |mailbox| mailbox.priority)))
 }

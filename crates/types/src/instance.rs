@@ -103,6 +103,15 @@ impl AgentRuntimeError {
         Self { kind, fault: Fault::new(code, message) }
     }
 
+    /// Creates the error of an instance that does not exist.
+    #[must_use]
+    pub fn unknown_instance(instance: &str) -> Self {
+        let text = format!(
+            "instance `{instance}` does not exist; create it, or take an id that `weft instances list` prints"
+        );
+        Self::new(AgentRuntimeErrorKind::UnknownInstance, text)
+    }
+
     /// Wraps a fault, which becomes the first cause. A fault that is an error of the agent runtime
     /// already is returned as such.
     #[must_use]

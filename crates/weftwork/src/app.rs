@@ -59,6 +59,7 @@ pub struct App {
     run_model: Option<String>,
     budget: Option<Limits>,
     limit: Option<Duration>,
+    step_limit: Option<u32>,
     agents: Vec<AgentDef>,
     who: Principal,
     clock: Arc<dyn Clock>,
@@ -104,6 +105,13 @@ impl App {
     #[must_use]
     pub fn with_deadline(&self, limit: Duration) -> Self {
         Self { limit: Some(limit), ..self.clone() }
+    }
+
+    /// Returns the app with a maximum number of supersteps for each of the runs it starts. A run that
+    /// continues another one has that of the other one by default.
+    #[must_use]
+    pub fn with_step_limit(&self, steps: u32) -> Self {
+        Self { step_limit: Some(steps), ..self.clone() }
     }
 
     /// Shuts down in order: accepts no more runs, lets the active ones complete their superstep and
@@ -278,6 +286,7 @@ impl App {
             run_model: self.run_model.clone(),
             budget: self.budget,
             deadline: self.limit.map(|limit| self.clock.now().plus(limit)),
+            step_limit: self.step_limit,
             durability: self.durability,
             multitask: self.multitask,
             ..RunOptions::default()

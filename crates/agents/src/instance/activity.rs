@@ -7,12 +7,18 @@ use super::{AgentRuntime, hosting};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
+use weftwork_graph::RuntimeError;
 use weftwork_runtime::{Runtime, StartedRun, check_key};
 use weftwork_store::{NewRun, RunRow, StoreError};
-use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
+use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back, first_128};
 use weftwork_types::instance::{ACTIVITY_PAYLOAD, AgentRuntimeError, PAYLOAD_BYTES_MAX};
+use weftwork_types::port::Clock;
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunOutcome, RunRef, RunRequest};
-use weftwork_types::{InstanceId, ThreadId, Timestamp};
+use weftwork_types::{InstanceId, MessageId, ThreadId, Timestamp};
+
+/// Number of looks for the end of an activity whose timeout has passed, and the time between two.
+const EXPIRED_LOOKS: usize = 100;
+const EXPIRED_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// An activity for an instance.
 ///
@@ -84,6 +90,32 @@ impl Activity {
     /// Adds configurable entries, which replace those of the instance with the same names.
     pub fn configurable(mut self, entries: Map<String, Json>) -> Self {
         self.configurable.extend(entries);
+        self
+    }
+
+    /// Gives the messages of the user in the input new ids, for an instance that may have them already:
+    /// a message with the id of an older one replaces it there, and is not the last one. The ids follow
+    /// from the idempotency key, if there is one, so that a repetition is the same activity.
+    pub fn with_new_message_ids(mut self, clock: &dyn Clock) -> Self {
+        let key = self.idempotency_key.as_deref();
+        let Some(Json::Object(channels)) = &mut self.input else { return self };
+        let values = channels.values_mut().flat_map(|value| match value {
+            Json::Array(values) => values.iter_mut(),
+            value => std::slice::from_mut(value).iter_mut(),
+        });
+        // In the form of this crate, or of clients.
+        let is_of_user = |value: &&mut Json| {
+            let authors = [&value["role"], &value["type"]];
+            let is_user = |author: &Json| *author == "user" || *author == "human";
+            value["id"].is_string() && authors.into_iter().any(is_user)
+        };
+        for (place, message) in values.filter(is_of_user).enumerate() {
+            let id = match key {
+                Some(key) => first_128(&format!("{key}#{place}")),
+                None => clock.unique(),
+            };
+            message["id"] = json!(MessageId::from_uuid(uuid::Uuid::from_u128(id)));
+        }
         self
     }
 
@@ -187,7 +219,9 @@ pub struct Sent {
 
 impl AgentRuntime {
     /// Sends an activity to an instance, by its id or handle. When the future completes, the activity
-    /// is stored, in one commit, and is executed by this process or another one that hosts the graph.
+    /// is stored, in one commit, and is executed by this process or another one that hosts the graph. If
+    /// activities whose timeout has passed fill the mailbox, this process ends them, if it hosts the
+    /// graph.
     ///
     /// # Errors
     /// Kinds `MailboxFull`, `Terminated`, `UnknownInstance` and `PayloadCollision`; `InvalidState` for
@@ -203,8 +237,13 @@ impl AgentRuntime {
         activity: Activity,
     ) -> Result<Sent, AgentRuntimeError> {
         let id = to.as_ref();
-        let activities = self.runtime();
-        let at = activities.enqueue(self.request_of(id, activity).await?).await;
+        let request = self.request_of(id, activity).await?;
+        let mut at = self.runtime().enqueue(request.clone()).await;
+        if matches!(at, Err(RuntimeError::Store(StoreError::MailboxFull { .. })))
+            && self.end_expired(id).await?
+        {
+            at = self.runtime().enqueue(request).await;
+        }
         let at = at.map_err(|error| of_runtime(id.as_str(), error))?;
         Ok(Sent { agents: self.clone(), at })
     }
@@ -228,6 +267,32 @@ impl AgentRuntime {
         Ok(Sent { agents: self.clone(), at })
     }
 
+    /// Attends the mailbox of an instance if it has activities whose timeout has passed, which have a
+    /// place in it until their turn, and waits a little for the end of one. Returns `false` if it has
+    /// none.
+    async fn end_expired(&self, id: &InstanceId) -> Result<bool, AgentRuntimeError> {
+        let thread = ThreadId::from(id);
+        let now = self.runtime().clock().now();
+        let unfinished = async || {
+            let runs = self.store().unfinished_runs(&self.who, &thread).await;
+            runs.map_err(|error| of_store(id.as_str(), error))
+        };
+        let before = unfinished().await?;
+        let is_expired = |run: &RunRow| run.new.options.deadline.is_some_and(|end| end <= now);
+        if !before.iter().any(is_expired) {
+            return Ok(false);
+        }
+        self.attend(id);
+        for _ in 0..EXPIRED_LOOKS {
+            // Not by the clock of runs, which tests may stop.
+            tokio::time::sleep(EXPIRED_LOOK_EVERY).await;
+            if unfinished().await?.len() < before.len() {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
     async fn request_of(
         &self,
         id: &InstanceId,
@@ -246,6 +311,27 @@ impl AgentRuntime {
             input: RunInput::Start { input: activity.input.unwrap_or_else(|| json!({})) },
             options,
         })
+    }
+
+    /// Returns the run that continues an activity after a run of it that ended at a question, in the
+    /// same thread or in the one in which the activity was set aside. An answer is stored with its run.
+    pub(super) async fn continuation(
+        &self,
+        activity: &RunRef,
+        asked: &RunRef,
+    ) -> Result<Option<RunRow>, StoreError> {
+        let store = self.store();
+        let continues = |run: &RunRow| run.new.options.activity.as_ref() == Some(activity);
+        let runs = store.runs(&self.who, &asked.thread).await?;
+        let mut after = runs.into_iter().skip_while(|run| run.new.at != *asked).skip(1);
+        if let Some(next) = after.find(continues) {
+            return Ok(Some(next));
+        }
+        match store.runs(&self.who, &Runtime::aside_of(&self.who, asked)).await {
+            Ok(aside) => Ok(aside.into_iter().find(continues)),
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Executes the activities that wait for an instance in this process, as long as there are any.
@@ -294,29 +380,11 @@ impl Sent {
             if !matches!(outcome, RunOutcome::Interrupted { .. }) {
                 return Ok(ActivityEnd::Succeeded);
             }
-            let next = self.continuation(&last).await;
+            let next = self.agents.continuation(&self.at, &last).await;
             match next.map_err(|error| of_store(self.at.thread.as_str(), error))? {
-                Some(next) => last = next,
+                Some(next) => last = next.new.at,
                 None => return Ok(ActivityEnd::Asks),
             }
-        }
-    }
-
-    /// Returns the run that continues the activity after a run of it that ended at a question, in the
-    /// same thread or in the one in which the activity was set aside. An answer is stored with its run.
-    async fn continuation(&self, asked: &RunRef) -> Result<Option<RunRef>, StoreError> {
-        let AgentRuntime { who, .. } = &self.agents;
-        let store = self.agents.store();
-        let continues = |run: &RunRow| run.new.options.activity.as_ref() == Some(&self.at);
-        let runs = store.runs(who, &asked.thread).await?;
-        let mut after = runs.iter().skip_while(|run| run.new.at != *asked).skip(1);
-        if let Some(next) = after.find(|run| continues(run)) {
-            return Ok(Some(next.new.at.clone()));
-        }
-        match store.runs(who, &Runtime::aside_of(who, asked)).await {
-            Ok(aside) => Ok(aside.into_iter().find(continues).map(|run| run.new.at)),
-            Err(StoreError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Creation of instances.
 
 use super::AgentRuntime;
-use super::error::{invalid_request, of_runtime, of_store, unknown_instance};
+use super::error::{invalid_request, of_runtime, of_store};
 use super::handler::{ActivityContext, ERROR_CHANNEL, STATE_CHANNEL, handler_graph};
 use super::options::{InstanceOptions, MAILBOX_CAPACITY_MAX, OPTIONS, StoredOptions};
 use serde::Serialize;
@@ -317,7 +317,7 @@ impl AgentRuntime {
         let found = self.store().thread(&self.who, &thread).await;
         let row = found.map_err(|error| of_store(id.as_str(), error))?;
         let options = row.metadata.get(OPTIONS).filter(|_| mailbox::is_instance(&row.metadata));
-        let options = options.ok_or_else(|| unknown_instance(id.as_str()))?;
+        let options = options.ok_or_else(|| AgentRuntimeError::unknown_instance(id.as_str()))?;
         let options = StoredOptions::deserialize_from(options)
             .map_err(|error| invalid_request(format!("the options of instance `{id}`: {error}")))?;
         Ok((row, options))

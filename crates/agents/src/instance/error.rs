@@ -18,17 +18,11 @@ pub(super) fn of_runtime(instance: &str, error: RuntimeError) -> AgentRuntimeErr
 /// Returns the error of the store about an instance.
 pub(super) fn of_store(instance: &str, error: StoreError) -> AgentRuntimeError {
     match error {
-        StoreError::NotFound { kind: "instance" | "thread", .. } => unknown_instance(instance),
+        StoreError::NotFound { kind: "instance" | "thread", .. } => {
+            AgentRuntimeError::unknown_instance(instance)
+        }
         error => AgentRuntimeError::of_runtime(error.fault()),
     }
-}
-
-/// Returns the error of an instance that does not exist.
-pub(super) fn unknown_instance(instance: &str) -> AgentRuntimeError {
-    let text = format!(
-        "instance `{instance}` does not exist; create it, or take an id that `weft instances list` prints"
-    );
-    AgentRuntimeError::new(Kind::UnknownInstance, text)
 }
 
 /// Returns the error of an instance whose graph cannot be executed here.

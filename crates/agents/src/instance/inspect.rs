@@ -169,7 +169,7 @@ impl AgentRuntime {
             (InstanceStatus::Processing, None)
         } else {
             let asks = counts.asking > 0;
-            match self.find_problem(id, &row, &options.graph).await? {
+            match self.find_problem(id, &row, &options.graph, counts.waiting > 0).await? {
                 Some(error) if !asks || error.kind == AgentRuntimeErrorKind::GraphUnavailable => {
                     (InstanceStatus::Error, Some(error))
                 }
@@ -234,16 +234,27 @@ impl AgentRuntime {
         Ok(aside)
     }
 
-    /// Returns the error of the graph, or of the last activity.
+    /// Returns the error of the graph, that of an activity which cannot be executed here, or that of
+    /// the last activity.
     async fn find_problem(
         &self,
         id: &InstanceId,
         row: &ThreadRow,
         graph: &str,
+        has_waiting: bool,
     ) -> Result<Option<AgentRuntimeError>, AgentRuntimeError> {
         let thread = ThreadId::from(id);
         if let Err(error) = self.runtime().check_hosted(&self.who, graph, &thread).await {
             return Ok(Some(graph_unavailable(id.as_str(), &error.fault())));
+        }
+        if has_waiting {
+            let now = self.runtime().clock().now();
+            let next = self.store().next_run(&self.who, &thread, now).await;
+            if let Some((who, next)) = next.map_err(|error| of_store(id.as_str(), error))?
+                && let Err(error) = self.runtime().check_dependencies(&who, &next.new).await
+            {
+                return Ok(Some(graph_unavailable(id.as_str(), &error.fault())));
+            }
         }
         let failed = matches!(
             row.status,
@@ -255,7 +266,8 @@ impl AgentRuntime {
         let last = self.store().last_ended(&self.who, &thread).await;
         let last = last.map_err(|error| of_store(id.as_str(), error))?;
         Ok(last.and_then(|run| {
-            AgentRuntimeError::of_outcome(run.new.at.run.as_str(), run.outcome.as_ref()?)
+            let activity = run.activity().unwrap_or_else(|| run.new.at.clone());
+            AgentRuntimeError::of_outcome(activity.run.as_str(), run.outcome.as_ref()?)
         }))
     }
 

@@ -277,8 +277,9 @@ impl InstanceSubscription {
         }
         self.report_last_state(run, &row).await?;
         let outcome = row.outcome.as_ref();
+        let activity = row.activity().unwrap_or_else(|| run.clone()).run;
         let error =
-            outcome.and_then(|outcome| AgentRuntimeError::of_outcome(run.run.as_str(), outcome));
+            outcome.and_then(|outcome| AgentRuntimeError::of_outcome(activity.as_str(), outcome));
         let questions = match outcome {
             // They may be answered by now.
             Some(RunOutcome::Interrupted { interrupts: asked, .. }) => {

@@ -2,15 +2,19 @@
 
 use super::AgentRuntime;
 use super::activity::Activity;
-use super::error::{of_runtime, of_store};
+use super::error::{invalid_request, of_runtime, of_store};
 use serde::Serialize;
 use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use std::time::Duration;
-use weftwork_store::mailbox::{self, Gate, TERMINATED};
-use weftwork_store::{Metadata, RunRow, StoreError, cancel_orphan, end_asking, invariants};
+use weftwork_runtime::Runtime;
+use weftwork_store::mailbox::{self, Gate, TERMINATED, TERMINATED_AT, is_terminated};
+use weftwork_store::{
+    Metadata, RunRow, StoreError, cancel_orphan, end_asking, has_begun, invariants,
+};
 use weftwork_types::caller::Caller;
 use weftwork_types::instance::AgentRuntimeError;
-use weftwork_types::run::{CancelAction, RunOptions, RunOutcome, RunRef, RunStatus};
+use weftwork_types::run::{CancelAction, RunInput, RunOptions, RunOutcome, RunRef, RunStatus};
 use weftwork_types::{InstanceId, RunId, ThreadId, Timestamp};
 
 /// Interval of checks for the end of an activity that is cut off in another process.
@@ -47,7 +51,7 @@ pub struct DeadLetter {
 /// Report of a termination.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Terminated {
-    /// The activity that was executed, if it ended by itself before the deadline.
+    /// The activity that was executed, if it ended by itself, before it was cut off.
     pub ended: Option<RunId>,
     /// The activity that was executed, if it was cut off.
     pub cut: Option<RunId>,
@@ -63,7 +67,8 @@ pub struct Terminated {
 impl AgentRuntime {
     /// Terminates an instance: it takes no more activities, at once and in every process. The activity
     /// that is executed may end until the deadline, by the clock of the runtime, and is cut off then.
-    /// One that waits for an answer or for a time is cancelled. State and history stay.
+    /// One that waits for an answer or for a time is cancelled. State and history stay. A repeated
+    /// call reports all activities that were cancelled since the first one.
     ///
     /// # Errors
     /// Kind `UnknownInstance`; errors of the store.
@@ -78,10 +83,14 @@ impl AgentRuntime {
     ) -> Result<Terminated, AgentRuntimeError> {
         let id = id.as_ref();
         let of_store = |error| of_store(id.as_str(), error);
-        let (row, options) = self.instance(id).await?;
         let clock = self.runtime().clock();
-        let mark = Metadata::from_iter([(TERMINATED.to_owned(), Json::Bool(true))]);
-        let marked = self.store().update_metadata(&self.who, &row.id, mark, clock.now()).await;
+        // Before the row is read: nothing that another termination has ended was ended before this time.
+        let now = clock.now();
+        let (row, options) = self.instance(id).await?;
+        let since = row.metadata.get(TERMINATED_AT).and_then(Json::as_i64).map_or(now, Timestamp);
+        let mark = [(TERMINATED, Json::Bool(true)), (TERMINATED_AT, Json::from(since.0))];
+        let mark = Metadata::from_iter(mark.map(|(name, value)| (name.to_owned(), value)));
+        let marked = self.store().update_metadata(&self.who, &row.id, mark, now).await;
         marked.map_err(of_store)?;
         let mut report = Terminated::default();
         let unfinished = self.store().unfinished_runs(&self.who, &row.id).await;
@@ -96,22 +105,22 @@ impl AgentRuntime {
                 () = clock.sleep(deadline) => None,
             };
             match ended {
-                Some(ended) => {
-                    let outcome = ended.map_err(|error| of_runtime(id.as_str(), error))?;
-                    let asks = matches!(outcome, RunOutcome::Interrupted { .. });
-                    report.ended = Some(activity).filter(|_| !asks);
-                }
-                None => {
-                    self.cut_activity(at).await?;
-                    report.cut = Some(activity);
-                }
+                Some(ended) => match ended.map_err(|error| of_runtime(id.as_str(), error))? {
+                    RunOutcome::Interrupted { .. } | RunOutcome::Cancelled { .. } => {}
+                    _ => report.ended = Some(activity),
+                },
+                // It may have ended by itself nevertheless, before the request reached it.
+                None => match self.cut_activity(at).await? {
+                    RunStatus::Interrupted | RunStatus::Cancelled => {}
+                    _ => report.ended = Some(activity),
+                },
             }
         }
-        report.asking = self.end_asking(&row.id, &options.run).await.map_err(of_store)?;
+        self.end_asking(&row.id).await.map_err(of_store)?;
         if queued == QueuedActivities::DeadLetter {
-            report.dead_lettered =
-                self.dead_letter(&row.id, &options.run).await.map_err(of_store)?;
+            self.dead_letter(&row.id).await.map_err(of_store)?;
         }
+        self.report_cancelled(&row.id, since, &options.run, &mut report).await.map_err(of_store)?;
         let kept = self.store().unfinished_runs(&self.who, &row.id).await;
         let mut kept = kept.map_err(of_store)?;
         let now = clock.now();
@@ -121,7 +130,8 @@ impl AgentRuntime {
     }
 
     /// Cuts an activity off, and waits for its end. An activity whose process is dead is ended here.
-    async fn cut_activity(&self, at: &RunRef) -> Result<(), AgentRuntimeError> {
+    /// Returns the status with which it ended.
+    async fn cut_activity(&self, at: &RunRef) -> Result<RunStatus, AgentRuntimeError> {
         let instance = at.thread.as_str();
         let cancel = self.runtime().cancel_run(&self.who, at, CancelAction::Interrupt).await;
         match cancel {
@@ -133,12 +143,12 @@ impl AgentRuntime {
             let run = self.store().run(&self.who, at).await;
             let run = run.map_err(|error| of_store(instance, error))?;
             if run.status.is_final() {
-                return Ok(());
+                return Ok(run.status);
             }
             let worker = self.runtime().worker();
             let now = self.runtime().clock().now();
             match cancel_orphan(self.store().as_ref(), &self.who, at, worker, now).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(RunStatus::Cancelled),
                 Err(StoreError::Busy { .. } | StoreError::NotFound { .. }) => {}
                 Err(error) => return Err(of_store(instance, error)),
             }
@@ -148,11 +158,11 @@ impl AgentRuntime {
     }
 
     /// Returns an activity of an instance as it was sent, to send it again: a dead letter, or one that
-    /// failed.
+    /// failed or was cancelled. A run that continues an activity stands for that activity.
     ///
     /// # Errors
-    /// Kind `UnknownInstance`, and errors of the store: `NotFound` for a run that is no activity of the
-    /// instance, or that continues one.
+    /// Kinds `UnknownInstance`, and `InvalidState` for an activity that succeeded, that waits or that is
+    /// executed; errors of the store: `NotFound` for a run that is no activity of the instance.
     pub async fn letter(
         &self,
         id: impl AsRef<InstanceId>,
@@ -162,67 +172,120 @@ impl AgentRuntime {
         let of_store = |error| of_store(id.as_str(), error);
         let (row, options) = self.instance(id).await?;
         let at = RunRef { thread: row.id.clone(), run: activity.clone() };
+        let named = self.store().run(&self.who, &at).await.map_err(of_store)?;
+        let at = named.activity().filter(|activity| activity.thread == row.id);
+        let at = at.ok_or_else(|| of_store(invariants::missing("activity", activity)))?;
         let run = self.store().run(&self.who, &at).await.map_err(of_store)?;
-        if !run.new.is_sent() {
-            return Err(of_store(invariants::missing("activity", activity)));
+        let last = self.last_run(&at).await.map_err(of_store)?.unwrap_or_else(|| run.clone());
+        let state = match (&last.outcome, last.status) {
+            (Some(RunOutcome::Completed { .. }), _) => "succeeded",
+            (Some(RunOutcome::Interrupted { .. }), _) => "waits for an answer or for a time",
+            (Some(_), _) => return Ok(letter(&run, &options.run, last.outcome.as_ref())),
+            (None, RunStatus::Queued) if is_terminated(&row.metadata) => {
+                "is kept in the mailbox of the terminated instance; terminate it again with dead letters (`--dead-letter`)"
+            }
+            (None, RunStatus::Queued) => "waits in the mailbox",
+            (None, _) => "is executed",
+        };
+        Err(invalid_request(format!(
+            "activity `{}` {state}; only a dead letter, or an activity that failed or was cancelled, is sent again",
+            at.run
+        )))
+    }
+
+    /// Returns the last run of an activity, in the thread of its instance or in the one in which the
+    /// activity was set aside.
+    async fn last_run(&self, activity: &RunRef) -> Result<Option<RunRow>, StoreError> {
+        let last_of = |runs: Vec<RunRow>| {
+            runs.into_iter().rev().find(|run| run.activity().as_ref() == Some(activity))
+        };
+        let Some(last) = last_of(self.store().runs(&self.who, &activity.thread).await?) else {
+            return Ok(None);
+        };
+        if !matches!(last.outcome, Some(RunOutcome::Interrupted { .. })) {
+            return Ok(Some(last));
         }
-        // The run that continues it, if any, has its end.
-        let runs = self.store().runs(&self.who, &row.id).await.map_err(of_store)?;
-        let continued = runs.iter().rev().find(|later| later.activity().as_ref() == Some(&at));
-        let outcome = continued.unwrap_or(&run).outcome.clone();
-        Ok(letter(&run, &options.run, outcome.as_ref()))
+        let aside = Runtime::aside_of(&self.who, &last.new.at);
+        match self.store().runs(&self.who, &aside).await {
+            Ok(runs) => Ok(last_of(runs).or(Some(last))),
+            Err(StoreError::NotFound { .. }) => Ok(Some(last)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Ends the activity that waits for an answer or for a time.
-    async fn end_asking(
-        &self,
-        thread: &ThreadId,
-        options: &RunOptions,
-    ) -> Result<Option<DeadLetter>, StoreError> {
+    async fn end_asking(&self, thread: &ThreadId) -> Result<(), StoreError> {
         let store = self.store().as_ref();
         let clock = self.runtime().clock();
-        let activity = loop {
+        loop {
             let run = RunId::from_uuid(uuid::Uuid::from_u128(clock.unique()));
             let end = RunRef { thread: thread.clone(), run };
             let worker = self.runtime().worker();
             match end_asking(store, &self.who, &end, worker, clock.now()).await {
                 // An activity of the mailbox that was cancelled ends now.
                 Err(StoreError::Busy { .. }) => tokio::time::sleep(LOOK_EVERY).await,
-                ended => break ended?,
+                ended => return ended.map(drop),
             }
-        };
-        let Some(activity) = activity else { return Ok(None) };
-        let cancelled = RunOutcome::cancelled();
-        Ok(Some(letter(&store.run(&self.who, &activity).await?, options, Some(&cancelled))))
+        }
     }
 
     /// Ends the activities that wait, in their order.
-    async fn dead_letter(
-        &self,
-        thread: &ThreadId,
-        options: &RunOptions,
-    ) -> Result<Vec<DeadLetter>, StoreError> {
+    async fn dead_letter(&self, thread: &ThreadId) -> Result<(), StoreError> {
         for run in self.store().unfinished_runs(&self.who, thread).await? {
             match self.store().request_cancel(&self.who, &run.new.at).await {
                 Ok(()) | Err(StoreError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        let mut letters = Vec::new();
         let clock = self.runtime().clock();
         while let Some((_, next)) = self.store().next_run(&self.who, thread, clock.now()).await? {
             let at = &next.new.at;
             let now = clock.now();
             let worker = self.runtime().worker();
             match cancel_orphan(self.store().as_ref(), &self.who, at, worker, now).await {
-                Ok(()) => letters.push(letter(&next, options, Some(&RunOutcome::cancelled()))),
+                Ok(()) | Err(StoreError::NotFound { .. }) => {}
                 // Another process ends it.
                 Err(StoreError::Busy { .. }) => tokio::time::sleep(LOOK_EVERY).await,
-                Err(StoreError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(letters)
+        Ok(())
+    }
+
+    /// Reports the activities that were cancelled since the instance was terminated first: by this
+    /// call, by one before it that did not report them, or by another process.
+    async fn report_cancelled(
+        &self,
+        thread: &ThreadId,
+        since: Timestamp,
+        options: &RunOptions,
+        report: &mut Terminated,
+    ) -> Result<(), StoreError> {
+        let store = self.store().as_ref();
+        let runs = store.runs(&self.who, thread).await?;
+        let last: BTreeMap<_, _> =
+            runs.iter().filter_map(|run| Some((run.activity()?.run, run))).collect();
+        let mut dead = Vec::new();
+        for run in runs.iter().filter(|run| run.new.is_sent()) {
+            let Some(last) = last.get(&run.new.at.run) else { continue };
+            let ended_at = last.ended_at.filter(|at| *at >= since);
+            let ended_at = ended_at.filter(|_| last.status == RunStatus::Cancelled);
+            let Some(ended_at) = ended_at else { continue };
+            // The error of an activity that did not begin may be in the state, too.
+            let changed = last.base.is_some_and(|base| base != last.last_checkpoint.into());
+            let has_begun = changed && has_begun(store, &self.who, &last.new.at).await?;
+            match (&last.new.input, has_begun) {
+                (RunInput::Continue, false) => {
+                    report.asking = Some(letter(run, options, last.outcome.as_ref()));
+                }
+                (_, true) => report.cut = Some(run.new.at.run.clone()),
+                (_, false) => dead.push((ended_at, run, last)),
+            }
+        }
+        dead.sort_by_key(|(ended_at, run, _)| mailbox::position(run, *ended_at));
+        let letters = dead.iter().map(|(_, run, last)| letter(run, options, last.outcome.as_ref()));
+        report.dead_lettered = letters.collect();
+        Ok(())
     }
 }
 

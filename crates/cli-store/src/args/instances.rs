@@ -46,7 +46,10 @@ pub enum Instances {
     ///
     /// An activity that waits for an answer or for a time is cancelled.
     Terminate(TerminateInstance),
-    /// Send an activity again, as it was sent: a dead letter, or one that failed or was cancelled
+    /// Send an activity again: a dead letter, or one that failed or was cancelled
+    ///
+    /// It has the payload, the input, the priority and the settings with which it was sent. Its
+    /// messages have new ids.
     #[command(
         after_help = "Example: weft instances resend front-desk 019f3ad0-8c56-7c10-b2f5-0a4a2a4f6f11 --to back-desk"
     )]
@@ -77,6 +80,9 @@ pub struct ResendActivity {
     /// Instance to which it is sent now
     #[arg(long, value_name = "INSTANCE")]
     pub(crate) to: String,
+    /// Time after which the activity is cut off, counted from now; by default as it was sent
+    #[arg(long, value_name = "DURATION", value_parser = parse::time_limit)]
+    pub(crate) timeout: Option<Duration>,
     /// Idempotency key, unique within the organisation: a repeated activity is accepted once
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
@@ -95,7 +101,7 @@ pub struct CreateInstance {
     /// Initial state: a JSON object of channel values
     #[arg(long, value_name = "JSON", value_parser = parse::json)]
     pub(crate) state: Option<Value>,
-    /// Maximum number of unfinished activities, at least 1
+    /// Maximum number of unfinished activities, from 1 to 100000
     #[arg(long, value_name = "NUMBER", default_value_t = MAILBOX_CAPACITY)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAILBOX_CAPACITY_MAX)))]
     pub(crate) mailbox: u32,

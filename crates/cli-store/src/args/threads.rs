@@ -234,6 +234,9 @@ pub struct Resume {
     pub(crate) keeping: Keeping,
     #[command(flatten)]
     pub(crate) limits: LimitFlags,
+    /// Maximum number of supersteps of the run; by default that of the run that it continues
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) step_limit: Option<u32>,
     /// Print every event as a line of JSON, followed by the outcome
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,9 +2,11 @@ use crate::args::Delete;
 use crate::runs::end_orphan;
 use serde_json::json;
 use weftwork::config::StorePlace;
+use weftwork::graph::SystemClock;
 use weftwork::sqlite::SqliteStore;
-use weftwork::store::mailbox::{SET_ASIDE_FROM, check_deletion, is_instance};
+use weftwork::store::mailbox::{SET_ASIDE_FROM, check_deletion, is_instance, is_terminated};
 use weftwork::store::{Metadata, Store, StoreError, ThreadQuery};
+use weftwork::types::port::Clock;
 use weftwork::types::{Principal, ThreadId};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, Found};
@@ -104,6 +106,9 @@ async fn tell_aside(
 
 /// Deletes a thread, after ending runs whose process is dead. Fails if a live process executes one.
 pub(super) async fn end_and_delete(store: &dyn Store, found: &Found) -> Result<(), CliError> {
+    if is_terminated(&found.row.metadata) {
+        end_kept(store, found).await?;
+    }
     for run in found.runs.iter().filter(|run| !run.status.is_final()) {
         match end_orphan(store, &run.new.at).await {
             // The run has ended meanwhile.
@@ -112,4 +117,22 @@ pub(super) async fn end_and_delete(store: &dyn Store, found: &Found) -> Result<(
         }
     }
     Ok(store.delete_thread(&Principal::local(), &found.row.id).await?)
+}
+
+/// Ends the activities that a terminated instance keeps: they pass its mailbox only if their
+/// cancellation is requested, and in their order.
+async fn end_kept(store: &dyn Store, found: &Found) -> Result<(), CliError> {
+    let who = Principal::local();
+    for run in found.runs.iter().filter(|run| run.waits_as_activity()) {
+        match store.request_cancel(&who, &run.new.at).await {
+            // It has ended meanwhile.
+            Err(StoreError::NotFound { .. }) => {}
+            requested => requested?,
+        }
+    }
+    let now = SystemClock::new().now();
+    while let Some((_, next)) = store.next_run(&who, &found.row.id, now).await? {
+        end_orphan(store, &next.new.at).await?;
+    }
+    Ok(())
 }

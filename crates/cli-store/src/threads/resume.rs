@@ -50,9 +50,14 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
     }
     let settings =
         RunSettings { durability: args.keeping.durability(), multitask: Multitask::Reject };
-    let app = args.limits.limit(context.open(agent, Some(store), found.model(), settings).await?);
-    if !finished && args.limits.is_set() {
-        context.terminal.note("the unfinished run keeps the deadline and the budget it has");
+    let app = context.open(agent, Some(store), found.model(), settings).await?;
+    let app = args.limits.limit(app);
+    let app = match args.step_limit {
+        Some(steps) => app.with_step_limit(steps),
+        None => app,
+    };
+    if !finished && (args.limits.is_set() || args.step_limit.is_some()) {
+        context.terminal.note("the unfinished run keeps the limits it has");
     }
     let thread = app.thread_of(agent.id(), &id)?;
     let started = if found.stopped_at_node() && answers.is_empty() {

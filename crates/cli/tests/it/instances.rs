@@ -109,6 +109,75 @@ fn the_model_of_an_instance_answers_its_activities() {
 }
 
 #[test]
+fn the_model_of_an_instance_suffices_to_execute_it() {
+    let home = Home::new();
+    let create = ["--model", "scripted", "instances", "create", "desk", "--id", "front"];
+    assert_eq!(home.weft(&create).status, Some(0));
+    let send = ["instances", "send", "front", "--message", "Refund order A1002, amount 40."];
+    let sent = home.weft(&send);
+    assert_eq!(sent.status, Some(3), "{sent:?}");
+    let shown = home.weft(&["threads", "show", "front"]);
+    assert!(shown.out.contains("model    scripted"), "{shown:?}");
+    let answered = home.weft(&["threads", "resume", "front", "--approve"]);
+    assert_eq!(answered.status, Some(0), "{answered:?}");
+}
+
+#[test]
+fn a_terminated_instance_is_deleted_with_what_it_keeps() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let weft = |args: &[&str]| home.weft(args);
+    assert_eq!(weft(&["instances", "create", "desk", "--id", "front"]).status, Some(0));
+    for priority in ["1", "2"] {
+        let send = ["instances", "send", "front", "--leave", "--priority", priority];
+        assert_eq!(weft(&send).status, Some(0));
+    }
+    assert_eq!(weft(&["instances", "terminate", "front"]).status, Some(0));
+    let deleted = weft(&["threads", "delete", "front", "--yes"]);
+    assert_eq!(deleted.status, Some(0), "{deleted:?}");
+    assert!(weft(&["instances", "show", "front"]).errors.contains("W0642"));
+}
+
+#[test]
+fn commands_that_read_instances_create_no_store() {
+    let home = Home::new();
+    let store = home.path("mistyped.db");
+    let flag = format!("sqlite:{}", store.display());
+    let commands: [&[&str]; 6] = [
+        &["list"],
+        &["show", "front"],
+        &["watch", "front"],
+        &["terminate", "front"],
+        &["send", "front", "1"],
+        &["resend", "front", "r", "--to", "front"],
+    ];
+    for command in commands {
+        let args = [&["--store", &flag, "--model", "scripted", "instances"], command].concat();
+        let refused = home.weft(&args);
+        assert_eq!(refused.status, Some(6), "{refused:?}");
+        assert!(refused.errors.contains("W0211"), "{refused:?}");
+        assert!(!store.exists(), "{command:?}");
+    }
+    // The default store is only not there yet.
+    let listed = home.weft(&["instances", "list"]);
+    assert_eq!((listed.status, listed.out.as_str()), (Some(0), ""), "{listed:?}");
+    let shown = home.weft(&["instances", "show", "front"]);
+    assert!(shown.errors.contains("W0642"), "{shown:?}");
+}
+
+#[test]
+fn a_list_says_that_there_are_more_instances() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    for id in ["a", "b"] {
+        let created = home.weft(&["instances", "create", "desk", "--id", id]);
+        assert_eq!(created.status, Some(0), "{created:?}");
+    }
+    let listed = home.weft(&["instances", "list", "--limit", "1"]);
+    assert!(listed.out.contains("a ") && !listed.out.contains("\nb "), "{listed:?}");
+    assert!(listed.errors.contains("the oldest 1 instances, and there are more"), "{listed:?}");
+    assert!(!home.weft(&["instances", "list", "--limit", "2"]).errors.contains("more"));
+}
+
+#[test]
 fn a_dead_letter_is_sent_again() {
     let home = Home::new().set("WEFT_MODEL", "scripted");
     let weft = |args: &[&str]| home.weft(&[&["instances"], args].concat());
@@ -126,6 +195,11 @@ fn a_dead_letter_is_sent_again() {
     let sent = weft(&args);
     assert_eq!(sent.status, Some(0), "{sent:?}");
     assert!(sent.out.contains("Hello"), "{sent:?}");
+    let again = weft(&[&args[..], &["--timeout", "10m"]].concat());
+    let state: Value = serde_json::from_str(&again.out).expect("the state");
+    let roles = state["messages"].as_array().expect("a list").iter();
+    let roles: Vec<_> = roles.map(|message| message["role"].clone()).collect();
+    assert_eq!(roles, ["user", "assistant", "user", "assistant"], "each is asked: {state}");
     let run = args[2];
     let refused = weft(&["resend", "front", run, "--to", "front"]);
     assert_eq!(refused.status, Some(2), "{refused:?}");

@@ -4,6 +4,7 @@ use tokio::sync::mpsc;
 use weftwork_graph::CompiledGraph;
 use weftwork_graph::run_loop::{Modes, StateForm, StreamItem};
 use weftwork_types::Principal;
+use weftwork_types::port::Dependencies;
 use weftwork_types::run::RunRef;
 
 /// Receiver of the events of a run in stream modes, in the process that executes it.
@@ -33,4 +34,6 @@ pub(crate) struct AcceptedRun {
     pub(crate) graph: CompiledGraph,
     pub(crate) requester: Requester,
     pub(crate) receiver: Option<ModeReceiver>,
+    /// Dependencies that were made before the claim: without them the run stays for another process.
+    pub(crate) made: Option<Dependencies>,
 }

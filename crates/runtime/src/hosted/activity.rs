@@ -72,12 +72,18 @@ impl ClaimedRun {
     ) -> Result<RunOutcome, RuntimeError> {
         let fault = RuntimeError::DeadlinePassed { limit_ms: 0 }.fault();
         let outcome = RunOutcome::Failed { fault };
-        if let Some(error) = AgentRuntimeError::of_outcome(self.claim.at.run.as_str(), &outcome) {
+        if let Some(error) = self.activity_error(&outcome) {
             self.log_activity_error(&error);
         }
         let at = StateQuery::thread(self.claim.at.thread.as_str()).whole();
         let open = self.graph.state(local, &at, false).await?.interrupts;
         writer.finish_unbegun(outcome, open).await
+    }
+
+    /// Returns the error of the activity that the run is or continues, with the id by which it was sent.
+    fn activity_error(&self, outcome: &RunOutcome) -> Option<AgentRuntimeError> {
+        let activity = self.row.activity().unwrap_or_else(|| self.claim.at.clone());
+        AgentRuntimeError::of_outcome(activity.run.as_str(), outcome)
     }
 
     fn log_activity_error(&self, error: &AgentRuntimeError) {
@@ -94,8 +100,7 @@ impl ClaimedRun {
         activity: &Activity,
         outcome: &RunOutcome,
     ) -> Result<(), RuntimeError> {
-        let run = self.claim.at.run.as_str();
-        let Some(error) = AgentRuntimeError::of_outcome(run, outcome) else { return Ok(()) };
+        let Some(error) = self.activity_error(outcome) else { return Ok(()) };
         self.log_activity_error(&error);
         match activity.error_channel() {
             Some(channel) => self.write_channel(local, channel, json!(error)).await,
@@ -108,7 +113,7 @@ impl ClaimedRun {
         let channel = self.kind.activity().and_then(Activity::error_channel);
         let Some(channel) = channel else { return };
         let at = &self.claim.at;
-        let error = AgentRuntimeError::of_outcome(at.run.as_str(), outcome);
+        let error = self.activity_error(outcome);
         let resources = RunResources::empty(self);
         let local = local_host(self, writer, &resources, BTreeMap::new(), 0);
         let written = self.write_channel(&local, channel, json!(error)).await;

@@ -25,6 +25,8 @@ pub(crate) struct ClaimedRun {
     pub(crate) cancel: watch::Sender<bool>,
     pub(super) requester: Requester,
     pub(super) receiver: Option<ModeReceiver>,
+    /// Dependencies that were made before the claim.
+    pub(super) made: Option<Dependencies>,
     /// Its budget and dependencies, once they are opened.
     pub(super) resources: OnceCell<RunResources>,
 }
@@ -47,7 +49,7 @@ impl ClaimedRun {
         row: RunRow,
         cancel: watch::Sender<bool>,
     ) -> Self {
-        let AcceptedRun { who, graph, requester, receiver, at: _ } = accepted;
+        let AcceptedRun { who, graph, requester, receiver, made, at: _ } = accepted;
         Self {
             bus: Arc::new(EventBus::new(Arc::clone(&context.clock), claim.fence)),
             kind: RunKind::of(&row.new.options),
@@ -59,6 +61,7 @@ impl ClaimedRun {
             cancel,
             requester,
             receiver,
+            made,
             resources: OnceCell::new(),
         }
     }

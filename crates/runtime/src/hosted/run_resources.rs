@@ -45,12 +45,9 @@ impl RunResources {
 
 async fn make_dependencies(run: &ClaimedRun) -> Result<Dependencies, RuntimeError> {
     let id = &run.row.new.graph;
-    let made = match run.context.dependencies.get(id) {
-        None => Dependencies::new(),
-        Some(function) => {
-            let made = function.make(run.who.clone(), run.row.new.clone()).await;
-            made.map_err(|error| RuntimeError::dependencies(id, error))?
-        }
+    let made = match &run.made {
+        Some(made) => made.clone(),
+        None => run.context.make_dependencies(&run.who, &run.row.new).await?,
     };
     let mut made = run.context.provided.extend(&run.who, &run.row.new, made);
     // An activity that was set aside has approvals that were bound to the thread of its instance.

@@ -22,7 +22,7 @@ use weftwork_engine::EngineError;
 use weftwork_graph::run_loop::{StateQuery, out_of_node};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::mailbox::{RESERVED, is_terminated};
-use weftwork_store::{InterruptRow, RunRow, StoreError};
+use weftwork_store::{InterruptRow, NewRun, RunRow, StoreError};
 use weftwork_types::port::RunHandle;
 use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunRef, RunRequest, RunStatus};
 use weftwork_types::{OrgId, Principal, ThreadId, Timestamp, canonical};
@@ -109,6 +109,18 @@ impl Runtime {
             Err(error) if is_of_other_graph(&error) => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Checks that this process can make the dependencies of a run: it makes and drops them.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Dependencies`].
+    pub async fn check_dependencies(
+        &self,
+        who: &Principal,
+        run: &NewRun,
+    ) -> Result<(), RuntimeError> {
+        self.0.context.make_dependencies(who, run).await.map(drop)
     }
 
     /// Reads a thread as a run would. This decodes types of users, which may panic.

@@ -133,6 +133,7 @@ impl Runtime {
             graph,
             requester: Requester::Client,
             receiver,
+            made: None,
         };
         let begins_now = new.options.begins_later(now).is_none() && !new.is_sent();
         let slot = if begins_now { self.0.slots.take() } else { None };

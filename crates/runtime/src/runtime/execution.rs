@@ -35,8 +35,14 @@ impl Runtime {
             return Err(invariants::busy(at).into());
         }
         let is_final = row.status.is_final();
-        let run =
-            AcceptedRun { who: who.clone(), at: row.new.at, graph, requester, receiver: None };
+        let run = AcceptedRun {
+            who: who.clone(),
+            at: row.new.at,
+            graph,
+            requester,
+            receiver: None,
+            made: None,
+        };
         match self.0.slots.take() {
             Some(slot) => self.start(run, slot).await,
             None if is_final => Err(invariants::missing("run", &at.run).into()),
@@ -76,12 +82,20 @@ impl Runtime {
         Ok(Registration { runtime: self.clone(), run, is_new, cancel, _slot: slot })
     }
 
-    /// Claims a run and executes it.
+    /// Claims a run and executes it. One that was found without a worker stays for another process if
+    /// its dependencies cannot be made here, as one whose graph is not hosted here.
     pub(super) async fn start(
         &self,
-        run: AcceptedRun,
+        mut run: AcceptedRun,
         slot: Arc<Slot>,
     ) -> Result<RunHandle, RuntimeError> {
+        if run.requester == Requester::Recovery && !self.0.context.dependencies.is_empty() {
+            let row = self.store().run(&run.who, &run.at).await?;
+            if !row.cancel_requested && !row.status.is_final() {
+                let made = self.0.context.make_dependencies(&run.who, &row.new).await?;
+                run.made = Some(made);
+            }
+        }
         let registration = self.register(&run.who.org, &run.at, slot)?;
         let this = self.clone();
         let who = run.who.clone();

@@ -175,7 +175,7 @@ impl Runtime {
         let options = options.unwrap_or_else(|| before.for_continuation());
         let options = match input {
             // The input of the last run once more, which was not applied.
-            RunInput::Start { .. } => self.continued_budget(who, last, options).await?,
+            RunInput::Start { .. } => self.continued_limits(who, last, options).await?,
             _ => options,
         };
         let principal = who.clone();
@@ -245,6 +245,7 @@ impl Runtime {
             graph,
             requester: Requester::Client,
             receiver: None,
+            made: None,
         })
         .await
     }
@@ -298,6 +299,10 @@ impl Runtime {
                 }
                 Err(RuntimeError::UnknownGraph { found, .. }) => {
                     tracing::debug!(graph = found, run = %row.new.at.run, "no such graph here");
+                }
+                Err(error @ RuntimeError::Dependencies { .. }) => {
+                    let error = error.log_text();
+                    tracing::debug!(error, run = %row.new.at.run, "no dependencies here");
                 }
                 // Other workers take over the remaining runs.
                 Err(RuntimeError::Stopping) => return Ok(RecoveredPage { handles, next: None }),

@@ -170,6 +170,7 @@ mod tests {
             graph: graph(),
             requester: Requester::Recovery,
             receiver: None,
+            made: None,
         }
     }
 

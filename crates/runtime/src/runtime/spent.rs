@@ -43,8 +43,9 @@ impl Runtime {
     }
 
     /// Limits a run that continues another one, without new input, to what that run left of its
-    /// budget. A request with a count of its own stays as it is. A run that continues an activity has
-    /// the payload, the error channel, the retries and the model of that activity.
+    /// budget, and to as many supersteps, unless the request has a limit of its own. A request with a
+    /// count of its own stays as it is. A run that continues an activity has the payload, the error
+    /// channel, the retries and the model of that activity.
     ///
     /// # Errors
     /// As [`used`](Self::used).
@@ -66,8 +67,11 @@ impl Runtime {
             rows => rows?,
         };
         let runs = thread.runs().await?;
-        let concerns =
-            |run: &RunRow| run.new.options.budget.is_some() || concerns_activity(&run.new.options);
+        let concerns = |run: &RunRow| {
+            let options = &run.new.options;
+            let is_limited = options.budget.is_some() || options.step_limit.is_some();
+            is_limited || concerns_activity(options)
+        };
         if request.options.budget.is_none() && !runs.iter().any(concerns) {
             return Ok(());
         }
@@ -78,6 +82,7 @@ impl Runtime {
             let before = &earlier.new.options;
             request.options.budget = request.options.budget.or(before.budget);
             request.options.spent = before.spent;
+            request.options.step_limit = request.options.step_limit.or(before.step_limit);
             continue_activity(&mut request.options, before);
             request.options.activity.clone_from(&before.activity);
             return Ok(());
@@ -98,22 +103,25 @@ impl Runtime {
         };
         if let Some(last) = last {
             let options = std::mem::take(&mut request.options);
-            request.options = self.continued_budget(&request.principal, last, options).await?;
+            request.options = self.continued_limits(&request.principal, last, options).await?;
             continue_activity(&mut request.options, &last.new.options);
             request.options.activity = last.activity();
         }
         Ok(())
     }
 
-    /// Returns the options of a run that continues another one: its budget is that of the other
-    /// run, unless the options have one, less what that run and those before it used.
-    pub(super) async fn continued_budget(
+    /// Returns the options of a run that continues another one: its limits are those of the other
+    /// run, unless the options have some. Of the budget, what that run and those before it used is
+    /// spent; supersteps are counted for each run.
+    pub(super) async fn continued_limits(
         &self,
         who: &Principal,
         last: &RunRow,
         options: RunOptions,
     ) -> Result<RunOptions, RuntimeError> {
         let before = &last.new.options;
+        let step_limit = options.step_limit.or(before.step_limit);
+        let options = RunOptions { step_limit, ..options };
         let Some(budget) = options.budget.or(before.budget) else { return Ok(options) };
         let mut count = UsageCount::default();
         self.count_usage(who, &last.new.at, &mut count).await?;

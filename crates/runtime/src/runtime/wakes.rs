@@ -100,6 +100,8 @@ impl Runtime {
                 return Ok(None);
             }
         }
+        // The thread is due for a process that can execute the run, too.
+        self.check_dependencies(&who, &last.new).await?;
         let NewRun { at, graph, caller, options, .. } = last.new;
         let options = options.for_continuation();
         let key = format!("wake:{}", at.run);

@@ -5,6 +5,7 @@ use crate::support::{completed, failed, on_each_store, store};
 use serde_json::json;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use weftwork_graph::{Cache, CompiledGraph, Deps, Graph, List, START, State, SubgraphState};
 use weftwork_runtime::{DependencyError, Runtime, RuntimeBuilder};
 use weftwork_store::{NewRun, Store};
@@ -147,7 +148,26 @@ async fn a_run_without_its_values_fails_before_its_first_node() {
     assert_eq!(ran.load(Ordering::SeqCst), 0);
 }
 
+#[tokio::test]
+async fn a_run_whose_values_cannot_be_made_here_waits_for_another_worker() {
+    let store = store();
+    let at = created(&store).await;
+    dies(&store, &at, 1, None).await;
+    let sealed = open(Arc::clone(&store), |host| {
+        host.graph_with("test:graph", graph(), |_, _| Err("the vault is sealed".into()))
+    });
+    let sealed = sealed.await;
+    assert!(sealed.recover().await.expect("reads").is_empty());
+    let row = store.run(&Principal::local(), &at).await.expect("reads");
+    assert_eq!((row.outcome, row.fence), (None, 1), "it is not claimed");
+    sealed.shutdown(Duration::ZERO).await.expect("ends");
+    let runtime = open(store, |host| host.graph_with("test:graph", graph(), database)).await;
+    let handle = runtime.take_over(&Principal::local(), &at).await.expect("nobody has it");
+    assert_eq!(completed(handle.outcome.await)["log"], json!(["local t in the north"]));
+}
+
 on_each_store![
+    a_run_whose_values_cannot_be_made_here_waits_for_another_worker,
     two_principals_on_one_graph_have_their_own_values,
     a_takeover_makes_them_again_from_the_same_stored_run,
 ];

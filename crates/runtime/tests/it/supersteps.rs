@@ -9,9 +9,9 @@ use weftwork_graph::{
     NodeError, NodeResult, Routes, START, SendTo, State, channel,
 };
 use weftwork_runtime::Runtime;
-use weftwork_types::ThreadId;
 use weftwork_types::port::GraphExecutor;
-use weftwork_types::run::{RunInput, RunOutcome};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome};
+use weftwork_types::{Principal, ThreadId};
 
 #[derive(State)]
 struct Log {
@@ -234,6 +234,34 @@ async fn a_limit_is_an_outcome_and_the_thread_goes_on_from_there() {
     assert_eq!(outcome, RunOutcome::LimitReached { step_limit: 4 });
     assert_eq!(bench.proceed().await, RunOutcome::LimitReached { step_limit: 4 });
     assert_eq!(completed(bench.proceed().await)["n"], json!(10));
+}
+
+#[tokio::test]
+async fn a_run_that_continues_another_one_has_its_step_limit() {
+    let graph = Graph::<Log>::new("limit")
+        .node("ask", async |ctx: Ctx| {
+            ctx.interrupt(json!("go on?"))?;
+            NodeResult::Ok(LogUpdate::new())
+        })
+        .node("a", async |_: State<Log>| LogUpdate::new().n(1))
+        .edge(START, "ask")
+        .edge("ask", "a")
+        .edge("a", "a")
+        .build()
+        .expect("sound");
+    let runtime = Runtime::builder(store()).graph("test:graph", graph).open().await;
+    let runtime = runtime.expect("opens");
+    let thread = runtime.thread("test:graph", "t").expect("valid names");
+    let ended = thread.start(json!({})).step_limit(4).await.expect("accepted");
+    assert!(matches!(ended.outcome(), RunOutcome::Interrupted { .. }));
+    let ended = thread.answer(json!("yes")).await.expect("accepted");
+    assert_eq!(*ended.outcome(), RunOutcome::LimitReached { step_limit: 4 });
+    let who = Principal::local();
+    let resumed = runtime.resume_with(&who, thread.id(), RunOptions::default()).await;
+    let outcome = resumed.expect("resumed").outcome.await;
+    assert_eq!(outcome, RunOutcome::LimitReached { step_limit: 4 });
+    let ended = thread.proceed().step_limit(6).await.expect("accepted");
+    assert_eq!(*ended.outcome(), RunOutcome::LimitReached { step_limit: 6 }, "its own limit");
 }
 
 #[derive(Routes)]

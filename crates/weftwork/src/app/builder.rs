@@ -274,6 +274,7 @@ impl AppBuilder {
             run_model: None,
             budget: None,
             limit: None,
+            step_limit: None,
             agents: self.agents,
             who,
             clock,

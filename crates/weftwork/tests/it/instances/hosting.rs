@@ -1,6 +1,6 @@
 //! The hosting runtime in nodes, subgraphs and tools.
 
-use super::{Place, close, does, id, on_three_stores, open_with, options};
+use super::{Place, close, does, id, info, on_three_stores, open_with, options, until};
 use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use weftwork::runtime::Runtime;
 use weftwork::testing::ScriptedModel;
 use weftwork::testing::Step;
 use weftwork::types::message::Message;
-use weftwork::types::port::Limits;
+use weftwork::types::port::{Dependencies, Limits};
 use weftwork::types::run::{RunOptions, RunOutcome};
 
 /// Places that took the hosting runtime, with the runtime and the instance that they found.
@@ -242,7 +242,48 @@ async fn logic_runs_outside_of_nodes(place: Place) {
     close(agents).await;
 }
 
+#[derive(Debug, State)]
+struct Opened {
+    opened: u64,
+}
+
+async fn look(opened: State<Opened>) -> OpenedUpdate {
+    OpenedUpdate::new().opened(opened.opened().copied().unwrap_or_default() + 1)
+}
+
+async fn an_activity_waits_for_a_process_that_can_make_its_dependencies(place: Place) {
+    let open = async |is_sealed: bool| {
+        let graph = Graph::<Opened>::new("vault").node("look", look).edge(START, "look");
+        let runtime = Runtime::builder(place.open()).graph_with(
+            "app:vault",
+            graph.build().expect("sound"),
+            move |_, _| match is_sealed {
+                true => Err("the vault is sealed".into()),
+                false => Ok(Dependencies::new()),
+            },
+        );
+        AgentRuntime::over(runtime.open().await.expect("opens")).build().expect("sound")
+    };
+    let agents = open(true).await;
+    agents.create_of("app:vault", json!({}), options()).await.expect("created");
+    let sent = agents.send(id(), Activity::new(json!(1))).await.expect("accepted");
+    let ended = tokio::time::timeout(Duration::from_millis(500), sent.ended()).await;
+    assert!(ended.is_err(), "it waits: {ended:?}");
+    let waiting = info(&agents).await;
+    let error = waiting.error.expect("is shown");
+    assert_eq!((error.kind, error.code()), (Kind::GraphUnavailable, "W0645"));
+    assert!(error.to_string().contains("the vault is sealed"), "{error}");
+    assert_eq!((waiting.statistics.waiting, waiting.statistics.failed), (1, 0));
+    close(agents).await;
+
+    let agents = open(false).await;
+    agents.attend(id());
+    until(&agents, |info| info.statistics.succeeded == 1).await;
+    close(agents).await;
+}
+
 on_three_stores![
+    an_activity_waits_for_a_process_that_can_make_its_dependencies,
     calls_of_logic_are_recorded_with_their_node,
     logic_of_an_activity_has_its_budget,
     logic_runs_outside_of_nodes,

@@ -11,6 +11,7 @@ use weftwork::agents::{
     InstanceStatus, MAILBOX_CAPACITY_MAX, PAYLOAD_BYTES_MAX,
 };
 use weftwork::graph::NodeError;
+use weftwork::runtime::{Recovery, Runtime};
 use weftwork::tools::ToolBox;
 use weftwork::types::InstanceId;
 use weftwork_testkit::ManualClock;
@@ -233,7 +234,31 @@ async fn idle_instances_have_no_task() {
     close(agents).await;
 }
 
+async fn an_activity_whose_timeout_has_passed_makes_room(place: Place) {
+    async fn add(sum: u64, activity: ActivityContext) -> Result<u64, NodeError> {
+        Ok(sum + activity.payload_as::<u64>()?)
+    }
+    let runtime = Runtime::builder(place.open()).recovery(Recovery::Manual).open().await;
+    let agents = AgentRuntime::over(runtime.expect("opens")).build().expect("sound");
+    let small = options().mailbox_capacity(1);
+    agents.create("add", 0_u64, add, small).await.expect("created");
+    let late = Activity::new(json!(1)).timeout(Duration::from_millis(1));
+    let late = agents.leave(id(), late).await.expect("accepted");
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let next = agents.send(id(), Activity::new(json!(2))).await.expect("there is room");
+    next.ended().await.expect("succeeds");
+    assert_eq!(late.ended().await.expect_err("too late").kind, Kind::TimedOut);
+    let waits = Activity::new(json!(1)).timeout(Duration::from_secs(60));
+    let options = InstanceOptions::new().mailbox_capacity(1);
+    let other = agents.create("add", 0_u64, add, options).await.expect("created");
+    agents.leave(&other, waits).await.expect("accepted");
+    let full = agents.send(&other, Activity::new(json!(1))).await.expect_err("no room");
+    assert_eq!(full.kind, Kind::MailboxFull);
+    close(agents).await;
+}
+
 on_three_stores![
+    an_activity_whose_timeout_has_passed_makes_room,
     the_order_is_that_of_priority_then_arrival,
     a_repeated_activity_is_accepted_once,
     never_two_activities_at_once,

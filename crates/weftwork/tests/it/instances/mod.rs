@@ -10,6 +10,7 @@ mod graphs;
 mod hidden;
 mod hosting;
 mod kills;
+mod letters;
 mod logs;
 mod mailbox;
 mod principals;

@@ -74,6 +74,22 @@ async fn queued_activities_are_kept(place: Place) {
     close(agents).await;
 }
 
+/// The end of an activity of another process is noticed 300 and 700 ms after the call, and this one
+/// ends in between, as does the deadline.
+async fn an_activity_that_ends_before_it_is_cut_off_is_reported_as_ended(place: Place) {
+    let executing = open(&place).await;
+    executing.create("wait", 0, wait, options()).await.expect("created");
+    let running = executing.send(id(), Activity::new(json!(450))).await.expect("accepted");
+    until(&executing, |info| info.status == InstanceStatus::Processing).await;
+    let agents = open(&place).await;
+    let deadline = Duration::from_millis(650);
+    let report = agents.terminate(id(), deadline, QueuedActivities::Keep).await.expect("exists");
+    assert_eq!((report.ended, report.cut), (Some(running.activity().run.clone()), None));
+    assert_eq!(running.ended().await, Ok(ActivityEnd::Succeeded));
+    close(agents).await;
+    close(executing).await;
+}
+
 async fn queued_activities_are_dead_lettered(place: Place) {
     let agents = open(&place).await;
     let [running, low_sent, high_sent] = busy(&agents, 60_000).await;
@@ -177,7 +193,7 @@ async fn ends_what_waits(place: &Place, payload: u32, answers: u32, on: OnQuesti
     let rows = agents.store().interrupts(&Principal::local(), &ThreadId::from(&id())).await;
     assert!(rows.expect("reads").iter().all(|row| !row.is_open()), "closed");
     let repeated = agents.terminate(id(), Duration::ZERO, QueuedActivities::Keep).await;
-    assert_eq!(repeated.expect("exists").asking, None);
+    assert_eq!(repeated.expect("exists").asking, Some(letter.clone()));
     assert_eq!(info(&agents).await.statistics, after.statistics);
     // Another instance executes it as it was sent.
     agents.host("app:asker", asker()).await.expect("hosted");
@@ -202,6 +218,7 @@ async fn an_activity_that_sleeps_is_cancelled_and_reported(place: Place) {
 
 on_three_stores![
     queued_activities_are_kept,
+    an_activity_that_ends_before_it_is_cut_off_is_reported_as_ended,
     queued_activities_are_dead_lettered,
     an_activity_that_asks_is_cancelled_and_reported,
     an_activity_that_asks_again_after_an_answer_is_reported_as_it_was_sent,
