@@ -15,7 +15,7 @@ use weftwork_runtime::Runtime;
 use weftwork_store::Store;
 use weftwork_types::Principal;
 use weftwork_types::caller::Caller;
-use weftwork_types::event::{AiEvent, Position, RunEvent};
+use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::{GraphExecutor, RunHandle};
 use weftwork_types::run::{RunInput, RunOutcome, RunRef, RunRequest, RunStatus};
 
@@ -132,7 +132,7 @@ async fn a_followed_run_that_ended_before_the_process_stopped_has_its_end() {
     let one = builder.open().await.expect("opens");
     let handle = begun(&one, &gate).await;
     let who = Principal::local();
-    let followed = one.watch(&who, &handle.run, Position::START).await.expect("follows");
+    let followed = one.follow_run(&who, &handle.run).await.expect("follows").into_handle();
     stopped_at_the_gate(&one, &gate).await;
     assert_eq!(completed(followed.outcome.await)["log"], json!(["waited"]));
     let told: Vec<_> = followed.events.collect().await;

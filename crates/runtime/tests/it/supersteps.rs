@@ -258,8 +258,8 @@ async fn a_run_that_continues_another_one_has_its_step_limit() {
     assert_eq!(*ended.outcome(), RunOutcome::LimitReached { step_limit: 4 });
     let who = Principal::local();
     let resumed = runtime.resume_with(&who, thread.id(), RunOptions::default()).await;
-    let outcome = resumed.expect("resumed").outcome.await;
-    assert_eq!(outcome, RunOutcome::LimitReached { step_limit: 4 });
+    let ended = resumed.expect("resumed").await;
+    assert_eq!(*ended.outcome(), RunOutcome::LimitReached { step_limit: 4 });
     let ended = thread.proceed().step_limit(6).await.expect("accepted");
     assert_eq!(*ended.outcome(), RunOutcome::LimitReached { step_limit: 6 }, "its own limit");
 }

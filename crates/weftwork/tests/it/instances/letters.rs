@@ -9,9 +9,9 @@ use weftwork::agents::{
     AgentRuntimeErrorKind as Kind, Hosting, OnQuestion, QueuedActivities, ReactAgent,
 };
 use weftwork::graph::SystemClock;
-use weftwork::models::scripted::Step;
-use weftwork::models::{ModelError, ScriptedModel};
+use weftwork::models::ModelError;
 use weftwork::prelude::*;
+use weftwork::testing::{ScriptedModel, Step};
 use weftwork::types::run::CancelAction;
 use weftwork::types::{Principal, RunId, Timestamp};
 
