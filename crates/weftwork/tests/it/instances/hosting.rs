@@ -264,8 +264,10 @@ async fn an_activity_waits_for_a_process_that_can_make_its_dependencies(place: P
         );
         AgentRuntime::over(runtime.open().await.expect("opens")).build().expect("sound")
     };
-    let agents = open(true).await;
+    let agents = open(false).await;
     agents.create_of("app:vault", json!({}), options()).await.expect("created");
+    close(agents).await;
+    let agents = open(true).await;
     let sent = agents.send(id(), Activity::new(json!(1))).await.expect("accepted");
     let ended = tokio::time::timeout(Duration::from_millis(500), sent.ended()).await;
     assert!(ended.is_err(), "it waits: {ended:?}");
