@@ -260,17 +260,21 @@ async fn dies_with(
     at
 }
 
-/// Asks a model, whose answer comes when the test lets it. It must not be on record.
-async fn ask_and_wait(ctx: &Ctx, name: &str, outside: &Outside) -> NodeResult<()> {
-    let intent = Intent {
+/// The request of a model call.
+fn question(name: &str) -> Intent {
+    Intent {
         kind: CallKind::Model,
         name: name.to_owned(),
         input: hash(&json!(name)),
         call_id: None,
         effect: Effect::ReadOnly,
         attempts: Attempts::Each,
-    };
-    let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
+    }
+}
+
+/// Asks a model, whose answer comes when the test lets it. It must not be on record.
+async fn ask_and_wait(ctx: &Ctx, name: &str, outside: &Outside) -> NodeResult<()> {
+    let Opened::New { key } = ctx.calls().journal.open(question(name)).await? else {
         return Err(NodeError::message("was recorded"));
     };
     outside.make();
@@ -448,15 +452,7 @@ async fn a_read_that_was_withdrawn_is_not_on_record_as_begun() {
         .with(outside.clone())
         .node("a", async |ctx: Ctx, outside: Deps<Outside>| -> NodeResult<LogUpdate> {
             for name in ["never", "once"] {
-                let intent = Intent {
-                    kind: CallKind::Model,
-                    name: name.to_owned(),
-                    input: hash(&json!(name)),
-                    call_id: None,
-                    effect: Effect::ReadOnly,
-                    attempts: Attempts::Each,
-                };
-                let Opened::New { key } = ctx.calls().journal.open(intent).await? else {
+                let Opened::New { key } = ctx.calls().journal.open(question(name)).await? else {
                     return Err(NodeError::message("was recorded"));
                 };
                 if name == "never" || outside.made() > 0 {
