@@ -135,7 +135,7 @@ async fn claim_whose_answer_is_lost(unread: u32, retriable: bool) {
         // The claim is found, and the run executed.
         0 => drop(completed(started.expect("found").outcome.await)),
         _ => {
-            let error = started.err().expect("neither claimed nor read");
+            let error = started.expect_err("neither claimed nor read");
             assert_eq!(error.fault.code, "W0211");
         }
     }
