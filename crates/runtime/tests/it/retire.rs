@@ -126,14 +126,22 @@ async fn runs_are_put_back_after_their_superstep_and_others_go_on_at_once() {
 async fn a_followed_run_that_ended_before_the_process_stopped_has_its_end() {
     let store = store();
     let gate = Arc::new(Gate::default());
-    let graph = Graph::<Log>::new("last").with(Arc::clone(&gate)).node("waits", waits);
-    let graph = graph.edge(START, "waits").build().expect("sound");
-    let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", graph);
-    let one = builder.open().await.expect("opens");
+    let open = async || {
+        let graph = Graph::<Log>::new("last").with(Arc::clone(&gate)).node("waits", waits);
+        let graph = graph.edge(START, "waits").build().expect("sound");
+        let builder = Runtime::builder(Arc::clone(&store)).graph("test:graph", graph);
+        builder.open().await.expect("opens")
+    };
+    let one = open().await;
+    let two = open().await;
     let handle = begun(&one, &gate).await;
     let who = Principal::local();
-    let followed = one.follow_run(&who, &handle.run).await.expect("follows").into_handle();
-    stopped_at_the_gate(&one, &gate).await;
+    let mut followed = two.follow_run(&who, &handle.run).await.expect("follows").into_handle();
+    // The follower in the other process has read the log, and waits until it reads it again.
+    assert!(futures_util::poll!(&mut followed.outcome).is_pending());
+    gate.open.notify_one();
+    completed(handle.outcome.await);
+    assert_eq!(two.shutdown(Duration::ZERO).await, Ok(Vec::new()));
     assert_eq!(completed(followed.outcome.await)["log"], json!(["waited"]));
     let told: Vec<_> = followed.events.collect().await;
     let last = told.last().map(|told| &told.event);
