@@ -120,7 +120,9 @@ impl Runtime {
         options: RunOptions,
     ) -> Result<RunOptions, RuntimeError> {
         let before = &last.new.options;
-        let step_limit = options.step_limit.or(before.step_limit);
+        // A run that may do nothing is not continued by another one.
+        let inherited = before.step_limit.filter(|limit| *limit > 0);
+        let step_limit = options.step_limit.or(inherited);
         let options = RunOptions { step_limit, ..options };
         let Some(budget) = options.budget.or(before.budget) else { return Ok(options) };
         let mut count = UsageCount::default();
