@@ -9,6 +9,10 @@
 //!
 //! Every call takes a [`Principal`](weftwork_types::Principal). Its organisation is the first
 //! column of every key, and data of another organisation is reported as missing.
+//!
+//! # Cancel safety
+//! Nothing happens before a future of a table is first polled. A future that is dropped later may
+//! still take effect: a caller that drops a write has to read before it decides on the next step.
 
 pub mod approval;
 pub mod artifact;

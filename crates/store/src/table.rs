@@ -1,8 +1,4 @@
 //! The tables of a store, as traits.
-//!
-//! # Cancel safety
-//! Nothing happens before a future is first polled. A future that is dropped later may still take
-//! effect: a caller that drops a write has to read before it decides on the next step.
 
 #[cfg(doc)]
 use crate::StoreError;
