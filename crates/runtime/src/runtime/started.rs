@@ -10,10 +10,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use weftwork_graph::{CompiledGraph, RuntimeError};
-use weftwork_types::event::{Position, StreamPosition};
+use weftwork_types::event::{Position, RunEvent, StreamPosition};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::RunRef;
-use weftwork_types::{BoxFuture, Principal};
+use weftwork_types::run::{RunOutcome, RunRef};
+use weftwork_types::{BoxFuture, BoxStream, Principal};
 
 /// A run that was started: its output as a stream, the position of the reader, and its end, for
 /// which it is awaited. The same type is returned for each run that exists, whoever started it.
@@ -57,7 +57,11 @@ pub struct StartedRun {
     runtime: Runtime,
     who: Principal,
     graph: CompiledGraph,
-    handle: RunHandle,
+    run: RunRef,
+    /// The events from the first one on, as they come, so that a reader of a run that it started
+    /// gets the text in the parts in which it was emitted. `None` once they are read.
+    events: Option<BoxStream<'static, RunEvent>>,
+    outcome: BoxFuture<'static, RunOutcome>,
     select: Selection,
     position: StreamPosition,
     /// `None` before the first output after the position is read.
@@ -67,7 +71,7 @@ pub struct StartedRun {
 impl fmt::Debug for StartedRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StartedRun")
-            .field("run", &self.handle.run)
+            .field("run", &self.run)
             .field("position", &self.position)
             .finish_non_exhaustive()
     }
@@ -82,13 +86,15 @@ impl StartedRun {
     ) -> Self {
         let select = Selection::default();
         let position = StreamPosition::default();
-        Self { runtime, who, graph, handle, select, position, output: None }
+        let RunHandle { run, events, outcome } = handle;
+        let events = Some(events);
+        Self { runtime, who, graph, run, events, outcome, select, position, output: None }
     }
 
     /// The run.
     #[must_use]
     pub fn run(&self) -> &RunRef {
-        &self.handle.run
+        &self.run
     }
 
     /// Position after the last output that the stream delivered, as a client stores it.
@@ -114,23 +120,26 @@ impl StartedRun {
     /// and servers that pass both on. Programs read the stream, which resumes texts.
     #[must_use]
     pub fn into_handle(self) -> RunHandle {
-        let Self { runtime, who, graph, handle, position, .. } = self;
-        if position.at == Position::START {
-            return handle;
-        }
-        let RunHandle { run, outcome, .. } = handle;
-        let events = runtime.handle_after(who, run.clone(), graph, position.at).events;
+        let Self { runtime, who, graph, run, events, outcome, position, .. } = self;
+        let later = || runtime.handle_after(who, run.clone(), graph, position.at).events;
+        let attached = events.filter(|_| position.at == Position::START);
+        let events = attached.unwrap_or_else(later);
         RunHandle { run, events, outcome }
     }
 
-    fn open(&self) -> OutputStream {
+    fn open(&mut self) -> OutputStream {
         let runtime = self.runtime.clone();
         let who = self.who.clone();
-        let run = self.handle.run.clone();
-        let from = self.position.clone();
+        let run = self.run.clone();
         let select = self.select;
+        if self.position.at == Position::START
+            && let Some(events) = self.events.take()
+        {
+            return runtime.output_of_events(who, run, events, select).fuse().boxed();
+        }
+        let from = self.position.clone();
         let output = async move { runtime.follow(&who, &run, from, select).await };
-        once(output).try_flatten().boxed()
+        once(output).try_flatten().fuse().boxed()
     }
 }
 
@@ -139,7 +148,10 @@ impl Stream for StartedRun {
     type Item = Result<Output, RuntimeError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut output = self.output.take().unwrap_or_else(|| self.open());
+        let mut output = match self.output.take() {
+            Some(output) => output,
+            None => self.open(),
+        };
         let polled = output.poll_next_unpin(cx);
         self.output = Some(output);
         let next = ready!(polled);
@@ -159,11 +171,7 @@ impl IntoFuture for StartedRun {
     /// # Cancel safety
     /// The run is not affected.
     fn into_future(self) -> Self::IntoFuture {
-        let Self { graph, handle, .. } = self;
-        Box::pin(async move {
-            let RunHandle { run, events, outcome } = handle;
-            drop(events);
-            EndedRun::new(run, outcome.await, graph)
-        })
+        let Self { graph, run, outcome, .. } = self;
+        Box::pin(async move { EndedRun::new(run, outcome.await, graph) })
     }
 }

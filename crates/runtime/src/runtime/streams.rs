@@ -4,13 +4,13 @@ use super::core::Runtime;
 use super::output::{LoggedOutput, OutputStream, complete_texts};
 use crate::follow::{FollowFrom, Follower, ThreadRuns, ThreadStart, last_seq};
 use crate::modes::{Followed, RunOutput, Selection, Source, Until, follow_output};
-use futures_util::stream::unfold;
+use futures_util::stream::{once, unfold};
 use futures_util::{StreamExt, TryStreamExt};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::Modes;
 use weftwork_store::invariants;
-use weftwork_types::event::Position;
+use weftwork_types::event::{Position, RunEvent};
 use weftwork_types::run::RunRef;
 use weftwork_types::{BoxFuture, BoxStream, Principal, ThreadId};
 
@@ -64,9 +64,7 @@ impl sealed::Opens for RunRef {
                 }
             };
             let output = runtime.output_of_run(who, self, after, select).await?;
-            let run = self.clone();
-            let logged = move |output| Ok(LoggedOutput { run: run.clone(), output: output? });
-            Ok(output.map(logged).boxed())
+            Ok(logged_of_run(self.clone(), output))
         })
     }
 }
@@ -83,6 +81,13 @@ impl sealed::Opens for ThreadId {
             ThreadStart::of(from).map(|from| runtime.output_of_thread(who, self, from, select));
         Box::pin(async move { output })
     }
+}
+
+fn logged_of_run(
+    run: RunRef,
+    output: BoxStream<'static, Result<RunOutput, RuntimeError>>,
+) -> LoggedStream {
+    output.map(move |output| Ok(LoggedOutput { run: run.clone(), output: output? })).boxed()
 }
 
 /// Follows the output of the runs of a thread.
@@ -204,10 +209,40 @@ impl Runtime {
         output.take_until(Box::pin(async move { shutdown.closed().await })).boxed()
     }
 
+    /// Follows a run whose events are at hand, from its first one on.
+    pub(super) fn output_of_events(
+        &self,
+        who: Principal,
+        run: RunRef,
+        events: BoxStream<'static, RunEvent>,
+        select: Selection,
+    ) -> OutputStream {
+        let runtime = self.clone();
+        let logged = async move {
+            let output = if select.modes == Modes::NONE {
+                events.map(|event| Ok(RunOutput::Event(Box::new(event)))).boxed()
+            } else {
+                let followed = runtime.followed_by(&who, &run, events).await?;
+                follow_output(runtime.projections(), followed, select, Position::START)
+            };
+            Ok::<_, RuntimeError>(logged_of_run(run, output))
+        };
+        complete_texts(once(logged).try_flatten().boxed(), FollowFrom::Start, select)
+    }
+
     async fn followed(&self, who: &Principal, run: &RunRef) -> Result<Followed, RuntimeError> {
+        let events = self.events_after(who, run, Position::START).await?;
+        self.followed_by(who, run, events).await
+    }
+
+    async fn followed_by(
+        &self,
+        who: &Principal,
+        run: &RunRef,
+        events: BoxStream<'static, RunEvent>,
+    ) -> Result<Followed, RuntimeError> {
         let row = self.store().run(who, run).await?;
         let graph = self.find_graph(&row.new.graph)?.1;
-        let events = self.events_after(who, run, Position::START).await?;
         let host = self.looking(who);
         let store = Arc::clone(self.store());
         let who = who.clone();
