@@ -80,7 +80,7 @@ async fn a_run_that_was_streamed_to_its_end_has_its_state() {
     assert_eq!(log, ["first", "second"]);
 }
 
-/// Who starts a run reads it from its first event on, however late it reads.
+/// The starter of a run reads it from its first event on, however late it reads.
 #[tokio::test]
 async fn a_run_is_read_in_the_parts_in_which_it_was_emitted_by_who_started_it() {
     let thread = chat(vec![Step::text("Hello, dear Ada.")]).await;
