@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Finished, Run as GraphRun, StateQuery, out_of_node};
 use weftwork_store::{InterruptRow, RunRow, StoreError};
-use weftwork_types::code::Phase;
+use weftwork_types::code::{Fault, Phase};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask};
 use weftwork_types::port::Budget;
@@ -220,16 +220,15 @@ impl ClaimedRun {
                     Ok(None) => RunOutcome::cancelled(),
                     // Its siblings may have asked something meanwhile.
                     Err(RuntimeError::Node(fault)) if !self.will_repeat(&fault) => {
-                        RunOutcome::Failed { fault }
+                        RunOutcome::Failed { fault: self.with_limit_of_time(fault) }
                     }
                     // The deadline had passed before any node.
                     Err(error @ RuntimeError::DeadlinePassed { limit_ms: 0 }) => {
                         RunOutcome::Failed { fault: error.fault() }
                     }
                     Err(RuntimeError::DeadlinePassed { .. }) => {
-                        let limit_ms = self.time_to_deadline_ms();
-                        let error = RuntimeError::DeadlinePassed { limit_ms };
-                        RunOutcome::Failed { fault: error.fault().in_phase(Phase::Node) }
+                        let fault = self.deadline_passed().fault();
+                        RunOutcome::Failed { fault: fault.in_phase(Phase::Node) }
                     }
                     Err(error @ RuntimeError::Budget(_)) => {
                         RunOutcome::Failed { fault: error.fault().in_phase(Phase::Node) }
@@ -247,11 +246,29 @@ impl ClaimedRun {
         Ok(Some(ready_outcome(writer.leave(outcome, state.interrupts, wakes_at).await?)))
     }
 
-    /// Returns the time that the deadline gave the run when it was accepted, in milliseconds.
-    fn time_to_deadline_ms(&self) -> u64 {
+    /// Returns the error at the deadline, with the time that it gave the run when it was accepted.
+    fn deadline_passed(&self) -> RuntimeError {
         let new = &self.row.new;
         let time = new.options.deadline.map(|deadline| deadline.since(new.created_at));
-        u64::try_from(time.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+        let limit_ms = u64::try_from(time.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
+        RuntimeError::DeadlinePassed { limit_ms }
+    }
+
+    /// Adds the limit to the error of a node that noticed the deadline before the run did, such as that
+    /// of a model call.
+    fn with_limit_of_time(&self, fault: Fault) -> Fault {
+        let now = self.context.clock.now();
+        if self.row.new.options.deadline.is_none_or(|deadline| now < deadline) {
+            // That of a part of the run.
+            return fault;
+        }
+        let passed = self.deadline_passed().fault();
+        let limit = passed.details.and_then(|details| details.limit);
+        let is_known = fault.details.as_ref().is_some_and(|details| details.limit.is_some());
+        match limit {
+            Some(limit) if fault.code == passed.code && !is_known => fault.with_limit(limit),
+            _ => fault,
+        }
     }
 
     /// Records that this process executes the run, and returns the number of earlier processes that

@@ -16,13 +16,13 @@ use weftwork_store::{Commit, NewRun, Store, StoreError};
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::Caller;
 use weftwork_types::canonical::hash;
-use weftwork_types::code::Phase;
+use weftwork_types::code::{Fault, Phase};
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::{Attempts, CallKind, CallResult, Clock, GraphExecutor, Intent, Opened};
 use weftwork_types::run::{RunInput, RunOutcome, RunRef, RunStatus};
 use weftwork_types::tool::Effect;
-use weftwork_types::{CheckpointId, InterruptId, MessageId, Principal, RunId};
+use weftwork_types::{CheckpointId, ErrorCode, InterruptId, MessageId, Principal, RunId};
 
 #[derive(State)]
 struct Log {
@@ -309,6 +309,28 @@ async fn the_error_of_a_deadline_has_the_time_from_the_acceptance_of_the_run() {
     let details = fault.details.expect("the circumstances");
     assert_eq!(details.phase, Some(Phase::Node));
     assert_eq!(details.limit.map(|reached| (reached.used, reached.limit)), Some((1_000, 1_000)));
+}
+
+/// A part of a run, such as a model call, may notice the deadline first, and may have its own.
+#[tokio::test]
+async fn a_node_that_notices_the_deadline_of_its_run_has_its_limit() {
+    let late =
+        async |clock: Deps<Arc<ManualClock>>, takes: Deps<Duration>| -> NodeResult<LogUpdate> {
+            clock.advance(*takes);
+            Err(Fault::new(ErrorCode("W0124"), "no time is left").into())
+        };
+    for (takes, expected) in [(1_000, Some(1_000)), (999, None)] {
+        let clock = Arc::new(ManualClock::new());
+        let graph = Graph::<Log>::new("late").with(Arc::clone(&clock));
+        let graph = graph.with(Duration::from_millis(takes)).node("a", late).edge(START, "a");
+        let graph = graph.build().expect("sound");
+        let bench = Bench::with_clock(crate::support::store(), graph, clock.clone()).await;
+        let mut request = Bench::request(start());
+        request.options.deadline = Some(clock.now().plus(Duration::from_secs(1)));
+        let RunOutcome::Failed { fault } = bench.run(request).await.1 else { panic!("failed") };
+        let limit = fault.details.and_then(|details| details.limit);
+        assert_eq!((&*fault.code, limit.map(|reached| reached.limit)), ("W0124", expected));
+    }
 }
 
 #[tokio::test(start_paused = true)]
