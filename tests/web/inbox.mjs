@@ -157,11 +157,63 @@ async function a_message_sent_before_the_agents_are_loaded_waits_and_goes(browse
   await page.close();
 }
 
+async function the_card_of_a_question_is_in_view_however_long_the_list_is(browser, place) {
+  const { server } = place;
+  const threads = [];
+  for (let number = 0; number < 8; number += 1)
+    threads.push(await asked(browser, place, `list ${number} of eight`, "lab__careful", { seconds: 0.02 + number / 1000 }));
+  for (const viewport of [{ width: 1280, height: 420 }, { width: 390, height: 844 }]) {
+    const page = await Page.enter(browser, server, { hash: "#/inbox", viewport });
+    const list = page.page.getByRole("list", { name: "Questions" });
+    await list.getByRole("button").nth(7).click();
+    const approve = page.page.getByRole("button", { name: "Approve" });
+    await eventually(async () => {
+      const { y, height } = await approve.boundingBox();
+      return y >= 0 && y + height <= viewport.height;
+    }, `the card is out of view at ${viewport.width} pixels`);
+    await page.close();
+  }
+  await server.json("POST", `/threads/prune`, { thread_ids: threads });
+}
+
+async function a_text_in_place_of_a_decision_is_no_result_of_the_call(browser, place) {
+  const page = await Page.enter(browser, place.server, {
+    hash: `#/thread/${await asked(browser, place, "text for a decision", "lab__careful", { seconds: 0.031 })}`,
+  });
+  const reply = page.page.getByRole("textbox", { name: "Your reply" });
+  await reply.fill("ok");
+  await reply.press("Enter");
+  await page.until("It is over.");
+  await page.page.getByText("Answered instead: ok · Not called").waitFor();
+  await page.close();
+}
+
+async function what_is_typed_outlives_a_reload(browser, place) {
+  const page = await Page.enter(browser, place.server, { hash: "#/new/desk" });
+  const input = page.page.getByRole("textbox", { name: "Your message" });
+  await input.fill("Not yet sent");
+  await page.page.goto(`${page.page.url().split("#")[0]}#/inbox`);
+  await page.page.getByRole("heading", { name: "Inbox" }).waitFor();
+  await page.page.goBack();
+  await eventually(async () => (await input.inputValue()) === "Not yet sent", "the text is lost");
+  await page.page.reload();
+  await eventually(async () => (await input.inputValue()) === "Not yet sent", "the text is lost");
+  await input.press("Enter");
+  await page.page.waitForURL(/#\/thread\//);
+  await page.page.goto(`${page.page.url().split("#")[0]}#/new/desk`);
+  await page.page.getByRole("heading", { name: "What can an agent do for you?" }).waitFor();
+  assert.equal(await input.inputValue(), "", "what was sent is no draft");
+  await page.close();
+}
+
 export const tests = [
   the_inbox_is_filtered_by_agent_tool_and_age_and_shows_the_conversation,
   a_failed_tool_is_red_in_the_graph_and_a_refused_call_is_not,
   a_card_is_not_active_after_a_later_message,
   a_log_that_is_too_large_says_how_much_is_not_shown,
   enter_within_an_input_method_does_not_send,
+  the_card_of_a_question_is_in_view_however_long_the_list_is,
+  a_text_in_place_of_a_decision_is_no_result_of_the_call,
+  what_is_typed_outlives_a_reload,
   a_message_sent_before_the_agents_are_loaded_waits_and_goes,
 ];

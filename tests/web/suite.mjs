@@ -31,6 +31,7 @@ const FULL_ONLY = new Set([
   "attempts_and_costs_of_calls_are_in_the_timeline",
   "the_details_keep_the_width_that_one_gives_them",
   "a_failed_tool_is_red_in_the_graph_and_a_refused_call_is_not",
+  "the_card_of_a_question_is_in_view_however_long_the_list_is",
   "a_card_is_not_active_after_a_later_message",
   "home_says_what_each_agent_may_do_and_what_it_asks_for",
   "without_a_network_a_file_is_imported_and_the_page_uses_it",

@@ -11,6 +11,7 @@ import { useShape } from "../graph/shape";
 import { beginRun, beginThread } from "./begin";
 import { TextInput } from "./input";
 import { ModelChoice } from "./model-choice";
+import { drafts, NEW_CHAT } from "./texts";
 
 /** Begins a thread with an agent. */
 export function NewChat({ agent }: { agent: string | undefined }) {
@@ -21,6 +22,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const chosen = assistants?.find(({ name, assistant_id }) => name === agent || assistant_id === agent) ?? assistants?.[0];
   const shape = useShape(chosen?.assistant_id);
   const [isWaiting, setIsWaiting] = useState(false);
+  const [draft] = useState(() => drafts.get(NEW_CHAT));
   const loaded = useLater(chosen);
   const begin = async (text: string, with_?: Assistant) => {
     setProblem(undefined);
@@ -54,7 +56,14 @@ export function NewChat({ agent }: { agent: string | undefined }) {
         />
       ) : (
         <>
-          <TextInput label="Your message" placeholder={`Write to ${chosen?.name ?? "an agent"}`} onText={begin} focus />
+          <TextInput
+            label="Your message"
+            placeholder={`Write to ${chosen?.name ?? "an agent"}`}
+            initial={draft}
+            onText={begin}
+            onDraft={(text) => drafts.set(NEW_CHAT, text)}
+            focus
+          />
           <ModelChoice chosen={model} onChoose={setModel} />
         </>
       )}

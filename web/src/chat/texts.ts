@@ -1,8 +1,20 @@
 /** Texts that begin threads which were created, by thread. */
 export const firstTexts = new Map<string, string>();
 
-/** Texts that were typed and are not sent, by thread. */
-export const drafts = new Map<string, string>();
+/** Prefix of the names under which the tab keeps drafts. */
+const DRAFT = "draft:";
+
+/** Name of the draft of a thread that does not exist yet. */
+export const NEW_CHAT = "";
+
+/** Texts that were typed and are not sent, by thread. The tab keeps them when the page is loaded again. */
+export const drafts = {
+  get: (thread: string): string | undefined => sessionStorage.getItem(DRAFT + thread) ?? undefined,
+  set(thread: string, text: string) {
+    if (text === "") sessionStorage.removeItem(DRAFT + thread);
+    else sessionStorage.setItem(DRAFT + thread, text);
+  },
+};
 
 /** Takes the text of a thread out of a map. */
 export function take(texts: Map<string, string>, thread: string): string | undefined {

@@ -75,6 +75,11 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
     onStep: (step) => setChosen((step === 1 ? next : before) ?? chosen),
     onSelect: () => chosen && !isGone && toggle(chosen),
   });
+  // On a phone, the card is below the list.
+  const choose = (one: Waiting) => {
+    setChosen(one);
+    if (matchMedia("(max-width: 760px)").matches) detail.current?.scrollIntoView();
+  };
   const narrow = (next: Filter) => {
     setFilter(next);
     setSelected(new Map());
@@ -96,7 +101,7 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
       <div>
         <Filters waiting={all} filter={filter} onFilter={narrow} />
         {waiting.length === 0 && all.length > 0 && <p className="empty">No question fits.</p>}
-        <List waiting={waiting} current={chosen?.id} selected={selected} onChoose={setChosen} onToggle={toggle} />
+        <List waiting={waiting} current={chosen?.id} selected={selected} onChoose={choose} onToggle={toggle} />
       </div>
       <div className="detail" ref={detail}>
         {shown === undefined ? null : several.length > 1 ? (

@@ -30,7 +30,8 @@ export function useCallState({ toolCallId, result, isError }: ToolCallMessagePar
   const found = result === undefined ? late?.result : (result as Json);
   if (found !== undefined) {
     const hasFailed = result === undefined ? late?.isError : isError;
-    return { status: !hasFailed ? "done" : approval?.isRefused ? "refused" : "failed", result: found };
+    // The result of a call that a person decided not to make is what the person said.
+    return { status: approval?.isRefused ? "refused" : hasFailed ? "failed" : "done", result: found };
   }
   if (message === "running") return { status: "running", result: undefined };
   // The conversation went on after a later message, and the question with it.

@@ -150,12 +150,42 @@ fn check_binding(request: &ApprovalRequest, value: &Value) -> Result<()> {
 /// Status 409.
 pub(crate) fn check_shown(question: &Interrupt, shown: &Value) -> Result<()> {
     let Ask::Approval(request) = &question.ask else { return Ok(()) };
-    let same = |name: &str, own: &Value| shown.get(name).is_none_or(|found| found == own);
+    let same = |name: &str, own: &Value| shown.get(name).is_none_or(|found| is_same(found, own));
     let is_cut = shown.get("cut").is_some();
-    let is_same = same("args", &request.args)
+    let is_this_call = same("args", &request.args)
         && same("action", &json!(request.tool))
         && same("binding", &json!(request.binding));
-    if is_same || is_cut { Ok(()) } else { Err(other_call(request)) }
+    if is_this_call || is_cut { Ok(()) } else { Err(other_call(request)) }
+}
+
+/// Returns `true` if two values are the same to a client whose JSON writes `5.0` as `5`. Numbers are
+/// compared exactly: one that a client has rounded is another one.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => {
+            a == b || whole(a).is_some_and(|a| Some(a) == whole(b))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let has_same =
+                |(name, a): (&String, &Value)| b.get(name).is_some_and(|b| is_same(a, b));
+            a.len() == b.len() && a.iter().all(has_same)
+        }
+        _ => a == b,
+    }
+}
+
+/// Returns a whole number that is one exactly.
+fn whole(number: &serde_json::Number) -> Option<i128> {
+    if let Some(whole) = number.as_i128() {
+        return Some(whole);
+    }
+    let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e38)?;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole and in the range")]
+    let whole = float as i128;
+    Some(whole)
 }
 
 fn other_call(request: &ApprovalRequest) -> ApiError {
@@ -205,7 +235,9 @@ fn verdict_of_object(request: &ApprovalRequest, value: &Value) -> Result<Option<
     };
     let args = value.get("args").filter(|args| args.is_object());
     match verb {
-        Verb::Approve if args.is_some_and(|args| *args != request.args) => Err(other_call(request)),
+        Verb::Approve if args.is_some_and(|args| !is_same(args, &request.args)) => {
+            Err(other_call(request))
+        }
         Verb::Approve => Ok(Some(Verdict::Approve)),
         Verb::Reject => Ok(Some(Verdict::Reject)),
         Verb::Edit => read_edit(request, value).map(Some),
@@ -248,4 +280,32 @@ fn member_text(value: &Value, names: &[&str]) -> Option<String> {
 /// Returns the beginning of a value, for messages.
 fn shorten(value: &Value) -> String {
     value.to_string().chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_are_the_same_if_their_values_are() {
+        for (call, shown) in [
+            (json!({"amount": 5.0, "ids": [1.0, 2]}), json!({"ids": [1, 2.0], "amount": 5})),
+            (json!(-0.0), json!(0)),
+            (json!(1e21), json!(1e21)),
+            (json!(9_007_199_254_740_992_u64), json!(9_007_199_254_740_992.0)),
+        ] {
+            assert!(is_same(&call, &shown) && is_same(&shown, &call), "{call} {shown}");
+        }
+        for (call, shown) in [
+            (json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992_u64)),
+            (json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992.0)),
+            (json!(5.1), json!(5)),
+            (json!(5), json!("5")),
+            (json!({"a": 1}), json!({"a": 1, "b": null})),
+            (json!([1, 2]), json!([1])),
+        ] {
+            assert!(!is_same(&call, &shown) && !is_same(&shown, &call), "{call} {shown}");
+        }
+    }
 }
