@@ -31,6 +31,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
     setIsWaiting(false);
     try {
       await beginThread({ ...agent, model: model || undefined }, text);
+      drafts.set(NEW_CHAT, "");
       return true;
     } catch (error) {
       setProblem(reasonOf(error as Error));
