@@ -20,10 +20,14 @@ use tokio::task::JoinHandle;
 /// Variable with the mark of a server. Its descendants inherit it, also those outside of its group.
 const MARK: &str = "WEFT_MCP_SERVER";
 /// Kills the group `$1` after the end of this program, which closes the input, unless a line says that
-/// this was done; and then, on Linux, all processes with the mark `$2`.
+/// this was done; and then, on Linux, all processes with the mark `$2`. It looks for them three times:
+/// one that is being replaced by another program has no environment for a moment.
 const SWEEP: &str = "read -r done; [ -n \"$done\" ] || kill -s KILL -- \"-$1\"
-grep -lszxF -- \"$2\" /proc/[0-9]*/environ | while IFS=/ read -r _ _ process _; do
-  kill -s KILL \"$process\"
+for pause in 0.05 0.2 0; do
+  grep -lszxF -- \"$2\" /proc/[0-9]*/environ | while IFS=/ read -r _ _ process _; do
+    kill -s KILL \"$process\"
+  done
+  sleep \"$pause\"
 done";
 /// Length of the kept end of a server's standard error, in bytes.
 const TAIL_BYTES: usize = 8_000;
