@@ -2,6 +2,7 @@ import { useEffect, useRef, useState } from "react";
 import type { Waiting } from "../api/types";
 import { wordsOf } from "../question/answer";
 import { Absent } from "../shared/absent";
+import { useIsPhone } from "../shared/phone";
 import { usePolled, type Polled } from "../shared/polled";
 import { link, type InboxTab } from "../shared/route";
 import { age, useNow } from "../shared/time";
@@ -58,6 +59,7 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
   const [chosen, setChosen] = useState<Waiting>();
   const [selected, setSelected] = useState<ReadonlyMap<string, Waiting>>(new Map());
   const detail = useRef<HTMLDivElement>(null);
+  const isPhone = useIsPhone();
   const first = waiting[0];
   useEffect(() => {
     if (chosen === undefined && first !== undefined) setChosen(first);
@@ -78,7 +80,7 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
   // On a phone, the card is below the list.
   const choose = (one: Waiting) => {
     setChosen(one);
-    if (matchMedia("(max-width: 760px)").matches) detail.current?.scrollIntoView();
+    if (isPhone) detail.current?.scrollIntoView();
   };
   const narrow = (next: Filter) => {
     setFilter(next);

@@ -3,14 +3,14 @@ use std::sync::Arc;
 use weftwork::runtime::thread_state;
 use weftwork::store::{CheckpointStore, InterruptRow, RunRow};
 use weftwork::types::message::{Message, Part, Role};
-use weftwork::types::run::{RunOutcome, RunStatus};
+use weftwork::types::run::RunOutcome;
 use weftwork::types::{Principal, ThreadId};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
 use weftwork_cli_base::question;
 use weftwork_cli_base::shell;
-use weftwork_cli_base::states::{ASKED, state_of, with_orphans};
+use weftwork_cli_base::states::{state_of, with_orphans};
 use weftwork_cli_base::terminal::{Style, Terminal, format_moment, shorten, to_plain};
 
 /// Shows a thread in readable form.
@@ -32,8 +32,8 @@ pub(crate) async fn show(id: &ThreadId, context: &CommandContext) -> Result<Exit
         ))?;
     }
     let questions = store.interrupts(&Principal::local(), id).await?;
-    for (nth, run) in found.runs.iter().enumerate() {
-        run_line(run, nth + 1 == found.runs.len(), &questions, terminal)?;
+    for run in &found.runs {
+        run_line(run, &questions, terminal)?;
     }
     let state = read_state(id, context, Arc::clone(&store) as _, found.graph()).await?;
     let messages = state.get("messages").and_then(Value::as_array);
@@ -75,12 +75,7 @@ async fn read_state(
     Ok(state.unwrap_or_default())
 }
 
-fn run_line(
-    run: &RunRow,
-    is_last: bool,
-    questions: &[InterruptRow],
-    terminal: &Terminal,
-) -> Result<(), CliError> {
+fn run_line(run: &RunRow, questions: &[InterruptRow], terminal: &Terminal) -> Result<(), CliError> {
     let fault = match &run.outcome {
         Some(RunOutcome::Failed { fault }) => {
             let id = &run.new.at.run;
@@ -89,18 +84,8 @@ fn run_line(
         _ => String::new(),
     };
     let begun = format_moment(run.new.created_at);
-    let word = match run.status {
-        // The question was answered or replaced by a later run.
-        RunStatus::Interrupted if !is_last && is_asked(run) => ASKED,
-        _ => state_of(run, questions),
-    };
+    let word = state_of(run, questions);
     terminal.line(format_args!("run      {begun}  {word}{fault}"))
-}
-
-/// Returns `true` if the run ended at a question.
-fn is_asked(run: &RunRow) -> bool {
-    let outcome = run.outcome.as_ref();
-    matches!(outcome, Some(RunOutcome::Interrupted { interrupts, .. }) if !interrupts.is_empty())
 }
 
 /// Returns the label of the agent's messages, which marks answers of replayed models; answers of the

@@ -259,7 +259,7 @@ impl ClaimedRun {
     fn with_limit_of_time(&self, fault: Fault) -> Fault {
         let now = self.context.clock.now();
         if self.row.new.options.deadline.is_none_or(|deadline| now < deadline) {
-            // That of a part of the run.
+            // The deadline was that of a part of the run, such as an evaluation.
             return fault;
         }
         let passed = self.deadline_passed().fault();

@@ -134,7 +134,7 @@ impl Runtime {
                     }
                     return Ok(resumed);
                 }
-                self.requeue_run(who, &last.new.at).await
+                Ok(self.requeue(who, &last.new.at).await?.into_handle())
             }
             // A failure that is recorded in the state dropped the nodes that were due.
             Some(_)
@@ -228,26 +228,20 @@ impl Runtime {
     pub async fn requeue(&self, who: &Principal, at: &RunRef) -> Result<StartedRun, RuntimeError> {
         let row = self.store().run(who, at).await?;
         let graph = self.graph(&row.new.graph)?;
-        let handle = self.requeue_run(who, at).await?;
-        Ok(StartedRun::new(self.clone(), who.clone(), graph, handle))
-    }
-
-    async fn requeue_run(&self, who: &Principal, at: &RunRef) -> Result<RunHandle, RuntimeError> {
-        let row = self.store().run(who, at).await?;
-        let graph = self.graph(&row.new.graph)?;
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
         let row = self.store().requeue(who, at, self.0.context.clock.now()).await?;
-        self.start_or_follow(AcceptedRun {
+        let run = AcceptedRun {
             who: who.clone(),
             at: row.new.at,
-            graph,
+            graph: graph.clone(),
             requester: Requester::Client,
             receiver: None,
             made: None,
-        })
-        .await
+        };
+        let handle = self.start_or_follow(run).await?;
+        Ok(StartedRun::new(self.clone(), who.clone(), graph, handle))
     }
 
     /// Takes over all runs of this store that have no living worker and whose graphs are hosted

@@ -120,7 +120,7 @@ impl Runtime {
         options: RunOptions,
     ) -> Result<RunOptions, RuntimeError> {
         let before = &last.new.options;
-        // A run that may do nothing is not continued by another one.
+        // A limit of 0 leaves the thread as it is, and is not that of the runs that follow.
         let inherited = before.step_limit.filter(|limit| *limit > 0);
         let step_limit = options.step_limit.or(inherited);
         let options = RunOptions { step_limit, ..options };

@@ -177,7 +177,7 @@ fn is_same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Returns a whole number that is one exactly.
+/// Returns the exact value of a number without a fraction.
 fn whole(number: &serde_json::Number) -> Option<i128> {
     if let Some(whole) = number.as_i128() {
         return Some(whole);

@@ -19,6 +19,7 @@ use weftwork_store::invariants::missing;
 use weftwork_store::{Base, InterruptRow, RunRow, ThreadRow, by_execution};
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::{Message, Part, Role};
+use weftwork_types::port::RunHandle;
 use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef};
 use weftwork_types::{InterruptId, MessageId, RunId, ThreadId};
 
@@ -97,6 +98,7 @@ impl Service {
             None if matches!(turn, Turn::Answers { .. }) => self.last_model(&thread).await?,
             None => None,
         };
+        let is_repeated = earlier.is_some();
         if let Some(earlier) = earlier {
             // Its thread has changed since, by the run itself.
             options.metadata = earlier.new.options.metadata;
@@ -116,7 +118,12 @@ impl Service {
             }
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
         };
-        let run = self.begin_run(&hosted, &thread, input, options).await?;
+        let begun = self.begin_run(&hosted, &thread, input, options).await?;
+        // The run of a repeated request is in the log already.
+        let run = match is_repeated {
+            true => begun.run,
+            false => self.log_run(begun, self.name_of(hosted.id)).run,
+        };
         let (id, held) = match is_typed {
             true => (Some(run.run.to_string()), BTreeSet::new()),
             false => (request.message.clone(), request.held.clone()),
@@ -165,20 +172,14 @@ impl Service {
         thread: &ThreadId,
         input: RunInput,
         options: RunOptions,
-    ) -> Result<RunRef> {
+    ) -> Result<RunHandle> {
         self.require_for(&input)?;
         let caller = self.caller()?;
         let opened = self.runtime().thread(hosted.id, thread.as_str())?;
         let opened = opened.with_principal(self.who().clone());
-        let key = options.idempotency_key.clone();
         let run = opened.start(input).options(options).caller(caller);
-        let earlier = self.find_earlier(thread, key.as_deref()).await?;
         // The run continues without a follower.
-        let handle = run.begin().await?.into_handle();
-        if earlier.is_some() {
-            return Ok(handle.run);
-        }
-        Ok(self.log_run(handle, self.name_of(hosted.id)).run)
+        Ok(run.begin().await?.into_handle())
     }
 
     /// Returns the meaning of a request whose key began a run before, without the state of the thread,

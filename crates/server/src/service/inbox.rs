@@ -122,7 +122,8 @@ impl Service {
         let options = asking.new.options.clone().for_continuation();
         let options = RunOptions { multitask: Multitask::Reject, ..options };
         let input = RunInput::answers(BTreeMap::from([(id, answer)]));
-        self.begin_run(&hosted, &thread, input, options).await
+        let begun = self.begin_run(&hosted, &thread, input, options).await?;
+        Ok(self.log_run(begun, self.name_of(hosted.id)).run)
     }
 
     /// Replaces decisions in the shape of LangChain by decisions of approvals, if the thread waits for
