@@ -9,7 +9,7 @@ mod definition;
 pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
     Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
-    ExternalProtocol, ExternalTransport, FunctionTransport, HealthCheck, HttpMethod, Llm, Location,
-    Mode, Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, ToolMode,
-    Transport, TransportKind, read_definition, read_definitions, read_folder, schema,
+    ExternalProtocol, ExternalTransport, FunctionTransport, HealthCheck, Llm, Location, Mode,
+    Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, ToolMode, Transport,
+    TransportKind, read_definition, read_definitions, read_folder, schema,
 };

@@ -185,11 +185,11 @@ pub(crate) enum Agents {
     /// List agents
     List,
     #[command(flatten)]
-    Definitions(Definitions),
+    Definitions(DefinitionCommand),
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Definitions {
+pub(crate) enum DefinitionCommand {
     /// Check the definitions of agents in a folder, without executing anything
     Check {
         /// Folder of folders with an `agent.yaml` each, or one of them

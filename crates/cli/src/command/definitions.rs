@@ -1,29 +1,35 @@
 //! `weft agents check` and `weft agents new`: definitions of agents in files.
 
-use crate::args::{Definitions, NewAgent};
+use crate::args::{DefinitionCommand, NewAgent};
+use serde_json::json;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
-use weftwork::platform::{self, read_definition, read_definitions, read_folder};
+use weftwork::platform::{Definitions, read_definition, read_definitions, read_folder};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::exit::Exit;
 use weftwork_cli_base::terminal::{Style, Terminal};
 
-pub(crate) fn definitions(command: &Definitions, terminal: &Terminal) -> Result<Exit, CliError> {
+pub(crate) fn definitions(
+    command: &DefinitionCommand,
+    terminal: &Terminal,
+) -> Result<Exit, CliError> {
     match command {
-        Definitions::Check { folder, json } => check(folder, *json, terminal),
-        Definitions::New { slug, agent_type, folder } => make(slug, *agent_type, folder, terminal),
+        DefinitionCommand::Check { folder, json } => check(folder, *json, terminal),
+        DefinitionCommand::New { slug, agent_type, folder } => {
+            make(slug, *agent_type, folder, terminal)
+        }
     }
 }
 
 /// Checks the definitions of a folder, and prints their problems.
 fn check(folder: &Path, json: bool, terminal: &Terminal) -> Result<Exit, CliError> {
     let read = match folder.join("agent.yaml").exists() {
-        true => Ok(platform::Definitions::from(read_folder(folder))),
+        true => Ok(Definitions::from(read_folder(folder))),
         false => read_definitions(folder),
     };
     let read = read.map_err(|problem| CliError::BadInput { reason: problem.to_string() })?;
-    let platform::Definitions { sound, problems, .. } = read;
+    let Definitions { sound, problems, .. } = read;
     for problem in &problems {
         match json {
             true => terminal.line(serde_json::to_string(problem).unwrap_or_default())?,
@@ -54,11 +60,11 @@ fn check(folder: &Path, json: bool, terminal: &Terminal) -> Result<Exit, CliErro
 /// Makes the folder of a new definition. Nothing that exists is changed.
 fn make(slug: &str, of: NewAgent, folder: &Path, terminal: &Terminal) -> Result<Exit, CliError> {
     let Beginning { definition, beside } = of.beginning();
-    let text = format!("slug: {slug}\n{definition}");
-    if let Err(problems) = read_definition(&text)
-        && let Some(problem) = problems.iter().find(|problem| problem.path == "slug")
-    {
-        return Err(CliError::BadInput { reason: problem.to_string() });
+    // JSON is YAML, and leaves a text what it is.
+    let named = json!({"slug": slug, "type": "graph"}).to_string();
+    if let Err(problems) = read_definition(&named) {
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        return Err(CliError::BadInput { reason: problems.join("; ") });
     }
     let made = folder.join(slug);
     let agent = format!("{FOR_EDITORS}weft: 1\n{definition}");

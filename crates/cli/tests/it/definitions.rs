@@ -55,6 +55,8 @@ fn what_is_no_folder_of_definitions_is_refused() {
         (&["agents", "check", "."], "has no definition; expected folders with an `agent.yaml`"),
         (&["agents", "new", "Not A Slug"], "W1008"),
         (&["agents", "new", "../escape"], "W1008"),
+        (&["agents", "new", "a #/../../escape"], "W1008"),
+        (&["agents", "new", "a\ncontext: b"], "W1008"),
     ] {
         let came = home.weft(args);
         assert_eq!(came.status, Some(2), "{came:?}");

@@ -4,7 +4,7 @@ use super::file::Definition;
 use super::problem::{Location, Problem, ProblemKind};
 use super::schema::path_of;
 use super::yaml::{FILE_BYTES_MAX, Node};
-use super::{Beside, read, sorted};
+use super::{Beside, Read, read, sorted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -28,8 +28,8 @@ pub struct DefinitionFolder {
     pub slug: String,
     /// The definition, with the contents of the files beside it.
     pub definition: Definition,
-    /// Hash of the definition with the contents of the files beside it. Comments and the order of
-    /// keys are no part of it.
+    /// Hash of the definition with the contents of the files beside it. Comments, the order of keys
+    /// and the slug are no part of it.
     pub hash: Hash,
     node: Node,
     file: String,
@@ -125,18 +125,13 @@ pub fn read_folder(path: &Path) -> Result<DefinitionFolder, Vec<Problem>> {
             Err(problem) => return Err(vec![problem.in_file(&format!("{name}/{name_of_file}"))]),
         }
     }
-    let read = read(&text, beside).map_err(in_file)?;
-    let slug = read.definition.slug.clone().unwrap_or(name);
-    if !is_slug(&slug) {
-        let problem =
-            Problem::new(ProblemKind::BadValue, Location::START).path("slug").found(&slug);
-        return Err(in_file(vec![problem.expected(
-            "lower-case letters, digits and single hyphens, at most 64; give the key `slug`",
-        )]));
-    }
-    let hash = hash(&serde_json::to_value(&read.definition).unwrap_or_default());
-    let path = path.to_owned();
-    Ok(DefinitionFolder { path, slug, definition: read.definition, hash, node: read.node, file })
+    let read = read(&text, beside, Some(name.clone())).map_err(in_file)?;
+    let Read { definition, node } = read;
+    // The slug is the name of the definition, and not a part of what it says.
+    let content = Definition { slug: None, ..definition.clone() };
+    let hash = hash(&serde_json::to_value(&content).unwrap_or_default());
+    let slug = definition.slug.clone().unwrap_or(name);
+    Ok(DefinitionFolder { path: path.to_owned(), slug, definition, hash, node, file })
 }
 
 /// Returns the text of a file of a folder; `None` if it does not exist. A link may lead to a file
@@ -182,14 +177,6 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
     Problem::new(ProblemKind::Unreadable, Location::START)
         .in_file(&path.display().to_string())
         .found(error.to_string())
-}
-
-/// Returns `true` for a slug, as the schema has it.
-fn is_slug(text: &str) -> bool {
-    let is_word = |word: &str| {
-        !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
-    };
-    text.len() <= 64 && text.split('-').all(is_word)
 }
 
 /// Returns the problems between definitions: two of one name, agents that do not exist, and agents

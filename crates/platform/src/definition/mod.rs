@@ -6,17 +6,20 @@ mod lift;
 mod problem;
 mod rules;
 mod schema;
+mod transport;
 mod yaml;
 
 pub use file::{
-    AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
-    Definition, Deliverable, DeliverableFormat, Execution, ExternalProtocol, ExternalTransport,
-    FunctionTransport, HealthCheck, HttpMethod, Llm, Mode, Orchestration, OrchestrationMode, Plan,
-    PlanFormat, ToolMode, Transport, TransportKind,
+    AgentCard, AgentType, Definition, Deliverable, DeliverableFormat, Execution, Llm, Mode,
+    Orchestration, OrchestrationMode, Plan, PlanFormat, ToolMode,
 };
 pub use folder::{DefinitionFolder, Definitions, read_definitions, read_folder};
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
+pub use transport::{
+    ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
+    ExternalTransport, FunctionTransport, HealthCheck, Transport, TransportKind,
+};
 
 use rules::Rules;
 use yaml::{Content, Node};
@@ -29,7 +32,7 @@ use yaml::{Content, Node};
 /// assert_eq!(definition.modes().len(), 3);
 ///
 /// let problems = weftwork_platform::read_definition("type: contxt\n").unwrap_err();
-/// assert_eq!(problems[0].code, "W1006");
+/// assert_eq!(problems[0].kind.code().0, "W1006");
 /// assert_eq!(problems[0].nearest.as_deref(), Some("context"));
 /// ```
 ///
@@ -37,7 +40,7 @@ use yaml::{Content, Node};
 /// All problems, by their places; of the first kind that prevents further checks: syntax, then
 /// keys and types, then rules between keys.
 pub fn read_definition(text: &str) -> Result<Definition, Vec<Problem>> {
-    read(text, Vec::new()).map(|read| read.definition)
+    read(text, Vec::new(), None).map(|read| read.definition)
 }
 
 /// A key of a definition that is a file of its own.
@@ -53,7 +56,8 @@ struct Read {
     node: Node,
 }
 
-fn read(text: &str, beside: Vec<Beside>) -> Result<Read, Vec<Problem>> {
+/// Reads a definition from its text and the files beside it. One without a slug has this one.
+fn read(text: &str, beside: Vec<Beside>, slug: Option<String>) -> Result<Read, Vec<Problem>> {
     let node = Node::read(text).map_err(|problem| vec![*problem])?;
     if !matches!(node.content, Content::Mapping(_)) {
         // The value of an empty file is at its end.
@@ -75,6 +79,9 @@ fn read(text: &str, beside: Vec<Beside>) -> Result<Read, Vec<Problem>> {
             ),
             None => node.insert(key, text),
         }
+    }
+    if let Some(slug) = slug.filter(|_| node.entry("slug").is_none()) {
+        node.insert("slug", slug);
     }
     problems.extend(schema::problems_of(&node));
     if !problems.is_empty() {

@@ -1,6 +1,6 @@
 //! Problems of definitions.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
 use weftwork_types::ErrorCode;
 
@@ -115,10 +115,9 @@ impl ProblemKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[must_use]
 pub struct Problem {
-    /// Kind.
+    /// Kind. JSON has its code beside it, as `code`.
+    #[serde(flatten, serialize_with = "write_kind")]
     pub kind: ProblemKind,
-    /// Code, as [`ProblemKind::code`] returns it.
-    pub code: String,
     /// File, relative to the folder that was read. Empty for a text without a file.
     pub file: String,
     /// Location in the file.
@@ -142,7 +141,6 @@ impl Problem {
     pub(super) fn new(kind: ProblemKind, location: Location) -> Self {
         Self {
             kind,
-            code: kind.code().to_string(),
             file: String::new(),
             location,
             path: String::new(),
@@ -187,7 +185,7 @@ impl fmt::Display for Problem {
         if !self.file.is_empty() {
             write!(f, "{}:", self.file)?;
         }
-        write!(f, "{}: {}: {}", self.location, self.code, self.kind.title())?;
+        write!(f, "{}: {}: {}", self.location, self.kind.code(), self.kind.title())?;
         if !self.path.is_empty() {
             write!(f, ": `{}`", self.path)?;
         }
@@ -208,6 +206,16 @@ impl fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+/// Writes a kind with its code.
+fn write_kind<S: Serializer>(kind: &ProblemKind, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Coded {
+        kind: ProblemKind,
+        code: ErrorCode,
+    }
+    Coded { kind: *kind, code: kind.code() }.serialize(serializer)
+}
 
 fn quote(text: &str) -> String {
     let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };

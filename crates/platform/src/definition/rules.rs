@@ -1,9 +1,9 @@
 //! Rules between the keys of a definition.
 
-use super::file::{AgentType, Definition, PlanFormat, TransportKind};
-use super::file::{Authentication, AuthenticationType, DeliverableFormat};
+use super::file::{AgentType, Definition, DeliverableFormat, PlanFormat};
 use super::problem::{Problem, ProblemKind};
 use super::schema::path_of;
+use super::transport::{Authentication, AuthenticationType, TransportKind};
 use super::yaml::Node;
 use serde_json::{Map, Value as Json};
 use url::Url;

@@ -1,5 +1,6 @@
 use crate::{BoxFuture, BoxStream, ErrorCode};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The only way to send HTTP requests out of the process.
@@ -17,7 +18,9 @@ pub trait Egress: Send + Sync + std::fmt::Debug {
 }
 
 /// An HTTP method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Method {
     /// `GET`
     Get,

@@ -1,0 +1,178 @@
+//! The keys of the transport of a definition.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use weftwork_types::port::Method;
+
+/// A way to what executes an agent outside this process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Transport {
+    /// Kind, which is that of the agent's type.
+    pub kind: TransportKind,
+    /// HTTP API of an agent of type `api`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<ApiTransport>,
+    /// Server of an agent of type `external`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalTransport>,
+    /// Limits of the code of an agent of type `function`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<FunctionTransport>,
+}
+
+/// Kinds of transports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TransportKind {
+    /// An HTTP API.
+    Api,
+    /// An agent of another server.
+    External,
+    /// Code in a sandbox.
+    Function,
+    /// Nothing outside this process.
+    None,
+}
+
+/// An HTTP API.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApiTransport {
+    /// Address, with `http` or `https`.
+    pub endpoint: String,
+    /// Method; by default `POST`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<Method>,
+    /// Credentials. Their secrets are in the environment, by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
+    /// Headers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Members of the query.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub query: BTreeMap<String, Json>,
+    /// Encoding of the body; by default `json`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<BodyEncoding>,
+    /// Maximum time of a request in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+    /// Number of repetitions of a request that may be repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 20))]
+    pub retries: Option<u32>,
+}
+
+/// Encodings of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BodyEncoding {
+    /// JSON.
+    Json,
+    /// A form of names and values.
+    Form,
+    /// A form with parts.
+    Multipart,
+    /// Text.
+    Text,
+    /// No body.
+    None,
+}
+
+/// Credentials of an API. A definition names variables of the environment, and has no secret.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Authentication {
+    /// Type.
+    #[serde(rename = "type")]
+    pub kind: AuthenticationType,
+    /// Variable of the environment that has the secret; by default `AGENT_<SLUG>_TOKEN`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[A-Z][A-Z0-9_]*$"))]
+    pub secret: Option<String>,
+    /// Header that has the secret, for the type `header`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+    /// Address that gives tokens, for the type `oauth`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_endpoint: Option<String>,
+}
+
+/// Types of credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AuthenticationType {
+    /// A bearer token.
+    Bearer,
+    /// A name and a password.
+    Basic,
+    /// A secret in a header.
+    Header,
+    /// Client credentials of OAuth.
+    Oauth,
+    /// A signature of the body.
+    Signature,
+    /// No credentials.
+    None,
+}
+
+/// An agent of another server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExternalTransport {
+    /// Address, with `http` or `https`.
+    pub endpoint: String,
+    /// Protocol; by default `a2a`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<ExternalProtocol>,
+    /// Credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
+    /// Check that precedes calls.
+    #[serde(default, rename = "healthCheck", skip_serializing_if = "Option::is_none")]
+    pub health_check: Option<HealthCheck>,
+    /// Maximum time of a call in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+    /// Number of repetitions of a call that may be repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 20))]
+    pub retries: Option<u32>,
+}
+
+/// Protocols of other servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ExternalProtocol {
+    /// A2A.
+    A2a,
+}
+
+/// A check of the health of another server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HealthCheck {
+    /// Path at the server, such as `/health`.
+    #[schemars(regex(pattern = "^/"))]
+    pub endpoint: String,
+}
+
+/// Limits of the code of a function agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionTransport {
+    /// Maximum time of a call in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86_400_000))]
+    pub timeout_ms: Option<u64>,
+}
