@@ -48,7 +48,8 @@ pub struct RunOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within: Option<Within>,
     /// Idempotency key, unique within the organisation. A repeated request with the same key returns
-    /// the first run, with its times: those of the repetition are ignored. Keys that begin with `weft:` are those of the runtime.
+    /// the first run, with its times: those of the repetition are ignored. Keys that begin with
+    /// `weft:` are those of the runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Source of reusable calls that are not recorded on the branch of the run.

@@ -72,16 +72,16 @@ impl Activity {
     }
 
     /// Sets the time after which the activity is cut off, counted from the acceptance. It fails with
-    /// the kind `TimedOut`, also if it did not begin until then. A timeout of zero is refused, and one that ends before
-    /// [`not_before`](Self::not_before).
+    /// the kind `TimedOut`, also if it did not begin until then. A timeout of zero is refused, and
+    /// one that ends before [`not_before`](Self::not_before).
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// Sets the idempotency key: a repeated activity with the same key and content is accepted once, with
-    /// the times of the first one.
-    /// The key is unique within the organisation, not empty, and does not begin with `weft:`.
+    /// Sets the idempotency key: a repeated activity with the same key and content is accepted once,
+    /// with the times of the first one. The key is unique within the organisation, not empty, and
+    /// does not begin with `weft:`.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
         self

@@ -22,8 +22,8 @@
 //! [`StoreItems`] combines the table with a clock.
 //!
 //! # Cancel safety
-//! The same as for the [tables](crate#cancel-safety): nothing happens before a future is first polled, and
-//! a dropped write may still take effect.
+//! The same as for the [tables](crate#cancel-safety): nothing happens before a future is first
+//! polled, and a dropped write may still take effect.
 
 mod memory;
 mod stored;
