@@ -24,14 +24,13 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const [isWaiting, setIsWaiting] = useState(false);
   const [draft] = useState(() => drafts.get(NEW_CHAT));
   const loaded = useLater(chosen);
-  const begin = async (text: string, with_?: Assistant) => {
+  const begin = async (text: string, other?: Assistant) => {
     setProblem(undefined);
     setIsWaiting(chosen === undefined);
-    const agent = with_ ?? (await loaded());
+    const agent = other ?? (await loaded());
     setIsWaiting(false);
     try {
       await beginThread({ ...agent, model: model || undefined }, text);
-      drafts.set(NEW_CHAT, "");
       return true;
     } catch (error) {
       setProblem(reasonOf(error as Error));
@@ -61,7 +60,11 @@ export function NewChat({ agent }: { agent: string | undefined }) {
             label="Your message"
             placeholder={`Write to ${chosen?.name ?? "an agent"}`}
             initial={draft}
-            onText={begin}
+            onText={async (text) => {
+              const isTaken = await begin(text);
+              if (isTaken) drafts.set(NEW_CHAT, "");
+              return isTaken;
+            }}
             onDraft={(text) => drafts.set(NEW_CHAT, text)}
             focus
           />
