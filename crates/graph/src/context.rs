@@ -18,6 +18,7 @@ use weftwork_types::canonical::first_128;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{CallContext, Clock, Dependencies};
+use weftwork_types::sequence::SequenceWrite;
 use weftwork_types::{MessageId, TaskId, ThreadId, ToolCallId};
 
 /// The run as a node sees it: access to calls, to questions, and to the event stream.
@@ -70,6 +71,8 @@ pub(crate) struct AttemptContext {
     pub(crate) open: Mutex<Vec<Vec<Interrupt>>>,
     /// Writes besides those that the node returns.
     pub(crate) writes: OnceLock<Mutex<Vec<(String, Write)>>>,
+    /// Writes of records.
+    pub(crate) records: OnceLock<Mutex<Vec<SequenceWrite>>>,
     pub(crate) run: Local,
 }
 
@@ -191,6 +194,25 @@ impl Ctx {
         let writes = self.0.writes.get_or_init(Mutex::default);
         let mut writes = writes.lock().unwrap_or_else(PoisonError::into_inner);
         writes.push((channel.into(), Write::json(value)));
+    }
+
+    /// Adds a write of a record to the commit that stores the result of the node: both are stored, or
+    /// neither. It is dropped if the node fails or asks, and made again if the node is executed
+    /// again.
+    ///
+    /// If the sequence does not have the expected version by then, the commit is refused and the run
+    /// fails; a run that continues the thread executes the node again. A node of a run whose
+    /// checkpoints are not stored by a runtime, or only when the run ends, fails with
+    /// [`RECORDS_NOT_STORED`](crate::RECORDS_NOT_STORED).
+    pub fn write_record(&self, write: SequenceWrite) {
+        let records = self.0.records.get_or_init(Mutex::default);
+        records.lock().unwrap_or_else(PoisonError::into_inner).push(write);
+    }
+
+    /// Takes the writes of records.
+    pub(crate) fn take_records(&self) -> Vec<SequenceWrite> {
+        let Some(records) = self.0.records.get() else { return Vec::new() };
+        std::mem::take(&mut *records.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes the writes besides those that the node returned.

@@ -46,7 +46,10 @@ pub use context::Ctx;
 pub use conversation::Conversation;
 pub use dynamic::{DynUpdate, DynView, Dynamic};
 pub use ended::{Ended, OUTPUT};
-pub use error::{BuildError, InvalidGraph, NODE_FAILED, NodeError, NotResumable, RuntimeError};
+pub use error::{
+    BuildError, InvalidGraph, NODE_FAILED, NodeError, NotResumable, RECORDS_NOT_STORED,
+    RuntimeError,
+};
 pub use extract::{Arg, BuildInfo, Failure, FromTask, Input, Reads, TaskInput};
 pub use field::{Field, FieldKey, HasValue};
 pub use flow::{Finish, Flow, TaskDef};

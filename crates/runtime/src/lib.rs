@@ -11,6 +11,7 @@ mod dependencies;
 mod event_bus;
 mod follow;
 mod fork;
+mod graph_source;
 mod hosted;
 mod inspect;
 mod ledger;
@@ -33,6 +34,7 @@ mod worker;
 pub use dependencies::DependencyError;
 pub use follow::FollowFrom;
 pub use fork::{FORKED_FROM, ForkSource, copy_thread, fork_thread};
+pub use graph_source::{GraphSource, ListedGraph, SourcedGraph, unversioned};
 pub use inspect::{thread_history, thread_state};
 pub use modes::{Events, Frame, FrameContent, RunOutput, Selection, Subgraphs, Texts, Until};
 pub use runtime::{

@@ -7,6 +7,7 @@ pub use run::ThreadRun;
 
 use crate::follow::FollowFrom;
 use crate::fork::{ForkSource, copy_thread, fork_thread};
+use crate::graph_source::unversioned;
 use crate::modes::Selection;
 use crate::runtime::{EndedRun, OutputStream, Runtime, StartedRun};
 use crate::view::ThreadView;
@@ -74,9 +75,26 @@ impl Runtime {
     /// [`RuntimeError::UnknownGraph`], and [`RuntimeError::InvalidId`] when `thread` is not a valid
     /// id.
     pub fn thread(&self, graph: &str, thread: impl AsRef<str>) -> Result<Thread, RuntimeError> {
-        let (graph, compiled) = self.find_graph(graph)?;
+        self.thread_for(&Principal::local(), graph, thread)
+    }
+
+    /// A thread of a graph for a principal; see [`thread`](Self::thread).
+    ///
+    /// # Errors
+    /// As [`thread`](Self::thread).
+    pub fn thread_for(
+        &self,
+        who: &Principal,
+        graph: &str,
+        thread: impl AsRef<str>,
+    ) -> Result<Thread, RuntimeError> {
+        let found = self.find_graph(who, graph)?;
+        // Without a version, each run has the one with which the thread began.
+        let id = if unversioned(graph) == graph { unversioned(&found.id) } else { &found.id };
+        let graph = id.to_owned();
+        let compiled = found.graph;
         let id = ThreadId::new(thread)?;
-        let who = Principal::local();
+        let who = who.clone();
         Ok(Thread {
             runtime: self.clone(),
             graph,

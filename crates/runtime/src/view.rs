@@ -63,7 +63,7 @@ impl ThreadView {
     pub async fn state(&self) -> Result<Snapshot, RuntimeError> {
         let host = self.runtime.looking(&self.who);
         let origins = self.load_origins().await?;
-        let graph = self.runtime.graph_at(&origins, &self.at, self.graph.clone())?;
+        let graph = self.runtime.graph_at(&self.who, &origins, &self.at, self.graph.clone())?;
         let mut state = graph.state(&host, &self.at, self.subgraphs).await?;
         let waits = graph.semantics().unanswered == Unanswered::Wait;
         if waits && self.at.checkpoint.is_none() && !state.interrupts.is_empty() {

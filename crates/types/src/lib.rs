@@ -22,6 +22,7 @@ pub mod run;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod secret;
+pub mod sequence;
 pub mod session;
 pub mod shown;
 pub mod sse;

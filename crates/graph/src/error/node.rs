@@ -1,6 +1,6 @@
 //! Errors of nodes, and the other reasons for which a node stops.
 
-use super::code::{NODE_CANCELLED, NODE_FAILED};
+use super::code::{NODE_CANCELLED, NODE_FAILED, RECORDS_NOT_STORED};
 use super::runtime::fault_of;
 use weftwork_engine::TaskOutput;
 use weftwork_types::code::Fault;
@@ -109,6 +109,14 @@ impl Drain {
             Self::Shutdown => "the process shuts down".to_owned(),
         }
     }
+}
+
+/// Returns the failure of a node that wrote a record in a run that stores none.
+pub(crate) fn records_not_stored(node: &str) -> Fault {
+    let text = format!(
+        "node `{node}` wrote a record, and the checkpoints of its graph are not stored by a runtime; run the graph on a thread of a runtime"
+    );
+    Fault::new(RECORDS_NOT_STORED, text)
 }
 
 /// Returns the fault of code that still runs though its attempt was cut off.

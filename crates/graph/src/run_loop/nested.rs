@@ -17,7 +17,7 @@ use crate::run_loop::node_cache::CacheKey;
 use crate::run_loop::options::{LoopInput, LoopOutcome, Options};
 use crate::run_loop::supersteps::RunLoop;
 use crate::run_loop::sync::{lock, yield_turn};
-use crate::run_loop::task::{Failed, Follows, TaskOutcome, TaskRunner, call_ended};
+use crate::run_loop::task::{End, Failed, Follows, TaskOutcome, TaskRunner, call_ended};
 use crate::run_loop::values::output_json;
 use crate::semantics::SubgraphState;
 use serde_json::{Map, Value as Json};
@@ -30,6 +30,7 @@ use weftwork_types::MessageId;
 use weftwork_types::canonical::first_128;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, TaskStatus};
+use weftwork_types::sequence::SequenceWrite;
 
 impl Ctx {
     /// Runs another graph and returns its output; `null` when the graph emitted none.
@@ -148,13 +149,13 @@ impl Ctx {
             // again.
             let details =
                 TaskDetails { returned: Some(returned.clone()), ..TaskDetails::default() };
-            call.record(details, Some(TaskStatus::Cached)).await?;
+            call.record(details, Some(TaskStatus::Cached), Vec::new()).await?;
             return Ok(returned);
         }
         // Tasks that are called together start together.
         yield_turn().await;
         let end = call.job(arg).attempts().await;
-        call.settle(end.what, end.answers, self, key).await
+        call.settle(end, self, key).await
     }
 
     /// Returns the value that the flow's previous turn on this thread saved; `None` in its first.
@@ -366,24 +367,20 @@ impl Call<'_> {
         }
     }
 
-    async fn settle(
-        &self,
-        what: TaskOutcome,
-        answers: Option<TaskAnswers>,
-        ctx: &Ctx,
-        cached: Option<CacheKey>,
-    ) -> NodeResult<Json> {
+    async fn settle(&self, end: End, ctx: &Ctx, cached: Option<CacheKey>) -> NodeResult<Json> {
+        let End { what, answers, records } = end;
         match what {
             TaskOutcome::Done(output, _) => {
                 let returned = returned_of(&output).unwrap_or_default();
-                if let Some(key) = cached {
+                // A result that is used again writes no record.
+                if let Some(key) = cached.filter(|_| records.is_empty()) {
                     self.at.loop_context.run.host.cache(key, output);
                 }
                 self.emit_update(&returned, false);
                 let value = Some(returned.clone());
                 self.emit_task_end(value.clone(), None);
                 let details = TaskDetails { returned: value, answers, ..TaskDetails::default() };
-                self.record(details, Some(TaskStatus::Ok)).await?;
+                self.record(details, Some(TaskStatus::Ok), records).await?;
                 Ok(returned)
             }
             TaskOutcome::Failed(failed) => {
@@ -392,7 +389,7 @@ impl Call<'_> {
                 self.emit_task_end(None, Some(fault.clone()));
                 let failure = Some(TaskFailure::Unhandled(fault.clone()));
                 let details = TaskDetails { failure, answers, ..TaskDetails::default() };
-                self.record(details, Some(TaskStatus::Failed)).await?;
+                self.record(details, Some(TaskStatus::Failed), records).await?;
                 Err(NodeError(Stop::Failed(fault)))
             }
             TaskOutcome::Waiting(interrupts) => {
@@ -401,7 +398,7 @@ impl Call<'_> {
                     _ => (TaskPause::Asked(interrupts.clone()), Some(TaskStatus::Asks)),
                 };
                 let details = TaskDetails { pause, answers, ..TaskDetails::default() };
-                self.record(details, status).await?;
+                self.record(details, status, records).await?;
                 ctx.open(interrupts);
                 Err(NodeError::interrupted())
             }
@@ -437,7 +434,12 @@ impl Call<'_> {
     }
 
     /// Stores the outcome of the task before the node that called it continues.
-    async fn record(&self, details: TaskDetails, status: Option<TaskStatus>) -> NodeResult<()> {
+    async fn record(
+        &self,
+        details: TaskDetails,
+        status: Option<TaskStatus>,
+        records: Vec<SequenceWrite>,
+    ) -> NodeResult<()> {
         let mut record = TaskRecord::from(details);
         let loop_context = &self.at.loop_context;
         let ended = |status| call_ended(self.id(), self.key.name(), status, self.at.id());
@@ -460,6 +462,8 @@ impl Call<'_> {
         }
         let exit = loop_context.run.stores_last_only();
         if let Some(checkpointer) = loop_context.storage.checkpointer.as_ref().filter(|_| !exit) {
+            // Only here: the record in memory may be stored again.
+            record.records = records;
             let tasks = TaskRecords::from_iter([(self.key.clone(), record)]);
             let plan = loop_context.graph.plan();
             let of = self.at.checkpoint;

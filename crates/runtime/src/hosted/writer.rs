@@ -2,7 +2,7 @@
 
 use super::claimed::ClaimedRun;
 use super::decisions::Decisions;
-use super::held::{Held, append_held, measure_batch};
+use super::held::{Held, measure_batch};
 use super::log::{CallLog, Waiting};
 use super::open_steps::OpenSteps;
 use crate::context::WorkerContext;
@@ -65,11 +65,18 @@ struct State {
 }
 
 impl State {
-    /// Adds a batch; returns `true` if there is enough for a commit.
-    fn hold(&mut self, batch: CheckpointBatch, own: Vec<AiEvent>) -> bool {
-        self.held_bytes += measure_batch(&batch);
-        self.held = Some(append_held(self.held.take(), batch, own));
+    /// Adds writes; returns `true` if there is enough for a commit.
+    fn hold(&mut self, new: Held) -> bool {
+        self.held_bytes += measure_batch(&new.batch);
+        self.held = Some(self.held_with(new));
         self.held_bytes > HELD_BYTES_MAX
+    }
+
+    /// Returns the waiting writes with new ones behind them. Those that wait stay.
+    fn held_with(&self, new: Held) -> Held {
+        let Some(mut held) = self.held.clone() else { return new };
+        held.append(new);
+        held
     }
 }
 
@@ -270,7 +277,7 @@ impl Writer {
 
     async fn end_run(&self, outcome: RunOutcome, last: Commit) -> Result<RunOutcome, RuntimeError> {
         let mut state = self.state.lock().await;
-        let (batch, mut events) = state.held.clone().unwrap_or_default();
+        let Held { batch, mut events, records } = state.held.clone().unwrap_or_default();
         events.extend(self.take_resumed());
         events.extend(last.events);
         // The last event of the run: followers stop at it.
@@ -282,7 +289,8 @@ impl Writer {
             }
             _ => last.wakes_at,
         };
-        let commit = Commit { batch, events, finish, wakes_at, ..last };
+        let sequence_writes = records;
+        let commit = Commit { batch, events, sequence_writes, finish, wakes_at, ..last };
         self.commit(&mut state, commit).await?;
         // Only after the commit: a thread must not wake while the store has it as busy.
         wakes_at.into_iter().for_each(|at| self.context.timers.add(at));
@@ -295,10 +303,9 @@ impl Writer {
     /// accepts no writes.
     pub(super) async fn release(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().await;
-        let (batch, events) = state.held.clone().unwrap_or_default();
-        if !batch.is_empty() || self.waits() {
-            self.commit_once(&mut state, &mut Commit { batch, events, ..Commit::default() })
-                .await?;
+        let held = state.held.clone().unwrap_or_default();
+        if !held.batch.is_empty() || self.waits() {
+            self.commit_once(&mut state, &mut held.into_commit()).await?;
         }
         // After the commit: a worker that takes the run over must find the held superstep.
         let now = self.context.clock.now();
@@ -315,8 +322,8 @@ impl Writer {
     }
 
     async fn commit_held(&self, state: &mut State) -> Result<(), StoreError> {
-        let Some((batch, events)) = state.held.clone() else { return Ok(()) };
-        self.commit(state, Commit { batch, events, ..Commit::default() }).await?;
+        let Some(held) = state.held.clone() else { return Ok(()) };
+        self.commit(state, held.into_commit()).await?;
         (state.held, state.held_bytes) = (None, 0);
         Ok(())
     }
@@ -405,10 +412,11 @@ impl Writer {
         let fails =
             matches!(commit.finish, Some(RunOutcome::Failed { .. } | RunOutcome::Cancelled { .. }));
         let begins = state.begins.take_if(|_| with_run && !(fails && commit.batch.is_empty()));
-        let Waiting { calls, usage, sequence_writes, .. } = self.calls.waiting();
+        let Waiting { calls, usage, mut sequence_writes, .. } = self.calls.waiting();
         let called = calls.len();
         let billed = usage.len();
         let written = sequence_writes.len();
+        sequence_writes.extend(commit.sequence_writes.iter().cloned());
         if let Some(begins) = &begins {
             // The first event of the log; it is emitted at its place in the log.
             own.insert(0, begins.clone());
@@ -459,9 +467,9 @@ impl Claimed for Writer {
         }
         Some(Box::pin(async move {
             let mut state = self.state.lock().await;
-            let hides = state.held.as_ref().is_some_and(|(batch, _)| {
-                let checkpoints = batch.checkpoints.iter().map(|new| &new.ns);
-                checkpoints.chain(batch.pending.iter().map(|part| &part.ns)).any(|of| of == ns)
+            let hides = state.held.as_ref().is_some_and(|held| {
+                let checkpoints = held.batch.checkpoints.iter().map(|new| &new.ns);
+                checkpoints.chain(held.batch.pending.iter().map(|part| &part.ns)).any(|of| of == ns)
             });
             if hides { self.commit_held(&mut state).await } else { Ok(()) }
         }))
@@ -482,22 +490,22 @@ impl Claimed for Writer {
             own.extend(report.events);
             let messages = report.messages.into_iter();
             own.extend(messages.map(|message| AiEvent::MessageFinal { message }.into_shown()));
+            let new = Held::new(batch, own, report.records);
             if self.holds {
-                let full = state.hold(batch, own);
+                let full = state.hold(new);
                 // Calls of a branch are found only if its first checkpoint is stored.
                 let commits = report.begins_branch || full && !report.is_last;
                 return if commits { self.commit_held(&mut state).await } else { Ok(()) };
             }
-            let (batch, events) = append_held(state.held.clone(), batch, own);
+            let held = state.held_with(new);
             // The last superstep waits for the end of the run: both are one commit, so that a crash
             // between them cannot leave a thread whose state has ended and whose run has not. A
             // checkpoint that is read back is committed at once.
             if report.is_last && !self.context.rebuilds {
-                state.held = Some((batch, events));
+                state.held = Some(held);
                 return Ok(());
             }
-            let commit = Commit { batch, events, ..Commit::default() };
-            self.commit(&mut state, commit).await?;
+            self.commit(&mut state, held.into_commit()).await?;
             (state.held, state.held_bytes) = (None, 0);
             Ok(())
         })

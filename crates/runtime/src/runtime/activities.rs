@@ -104,7 +104,7 @@ impl Runtime {
         graph: &str,
         thread: &ThreadId,
     ) -> Result<(), RuntimeError> {
-        let graph = self.graph(graph)?;
+        let graph = self.graph(who, graph)?;
         match self.check_readable(who, &graph, thread).await {
             Err(error) if is_of_other_graph(&error) => Err(error),
             _ => Ok(()),
@@ -155,7 +155,7 @@ impl Runtime {
             return Ok(Step::WaitUntil(row.new.options.not_before.unwrap_or(now)));
         }
         if row.status == RunStatus::Running && self.running().contains_key(&at.run) {
-            let graph = self.graph(&row.new.graph)?;
+            let graph = self.graph(&by, &row.new.graph)?;
             return Ok(Step::Follow(Box::new(self.handle_of(by, at.clone(), graph))));
         }
         if checked.as_ref() != Some(&row.new.graph) {

@@ -13,6 +13,7 @@ pub use keys::check_key;
 use super::core::Runtime;
 use super::execution::{ClaimAttempt, UnclaimedRun};
 use super::refusals::GivenAnswers;
+use crate::graph_source::SourcedGraph;
 use crate::hosted::{AcceptedRun, ModeReceiver, Requester};
 use crate::thread_snapshot::ThreadSnapshot;
 use answers::AnsweredCheckpoint;
@@ -55,14 +56,16 @@ impl Runtime {
     /// Admits a request that has passed the executors of the program.
     pub(super) async fn admit(
         &self,
-        request: RunRequest,
+        mut request: RunRequest,
         admit: Admit,
     ) -> Result<AdmittedRun, RuntimeError> {
         let receiver = match admit {
             Admit::Run(receiver) => receiver,
             Admit::Activity => return self.store_activity(request).await,
         };
-        let graph = self.graph(&request.graph)?;
+        let found = self.resolve_on(&request.principal, &request.graph, &request.thread).await?;
+        let SourcedGraph { id, graph } = found;
+        request.graph = id;
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }

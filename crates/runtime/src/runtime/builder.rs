@@ -8,6 +8,7 @@ use super::slots::Slots;
 use super::{queue, recovery, remote_deletions, wakes};
 use crate::context::WorkerContext;
 use crate::dependencies::{DependencyError, MakeDependencies, Provided};
+use crate::graph_source::GraphSource;
 use crate::ledger::StoreLedger;
 use crate::worker::{Heartbeat, LeaseConfig};
 use std::collections::BTreeMap;
@@ -51,6 +52,7 @@ pub struct RuntimeBuilder {
     cached_max: usize,
     items: Option<Arc<dyn ItemStore>>,
     rebuilds: bool,
+    source: Option<Arc<dyn GraphSource>>,
     graphs: Vec<(String, Result<CompiledGraph, InvalidGraph>)>,
     dependencies: BTreeMap<String, MakeDependencies>,
     remote_servers: RemoteServers,
@@ -83,6 +85,7 @@ impl RuntimeBuilder {
             cached_max: CACHED_MAX,
             items: None,
             rebuilds: false,
+            source: None,
             graphs: Vec::new(),
             dependencies: BTreeMap::new(),
             remote_servers: RemoteServers::default(),
@@ -168,6 +171,12 @@ impl RuntimeBuilder {
         let make = MakeDependencies::new(move |who, run| Box::pin(make(who, run)));
         self.dependencies.insert(id.clone(), make);
         self.graph(id, graph)
+    }
+
+    /// Sets the source of further graphs.
+    pub fn graph_source(mut self, source: Arc<dyn GraphSource>) -> Self {
+        self.source = Some(source);
+        self
     }
 
     /// Sets the clock; the system clock by default.
@@ -333,6 +342,7 @@ impl RuntimeBuilder {
             context,
             graphs,
             hosted: RwLock::default(),
+            source: self.source,
             mailboxes: Mailboxes::default(),
             remote_servers: Arc::new(self.remote_servers),
             wrap_executor: self.wrap_executor,

@@ -105,7 +105,7 @@ impl Runtime {
             input: RunInput::Update { writes, as_node: Some("__copy__".to_owned()) },
             options,
         };
-        let graph = self.graph(&request.graph)?;
+        let graph = self.graph(who, &request.graph)?;
         let handle = self.accept(request, Admit::Run(None)).await?.into_handle();
         Ok(StartedRun::new(self.clone(), who.clone(), graph, handle))
     }

@@ -5,6 +5,7 @@ use super::mailboxes::Mailboxes;
 use super::remote_servers::RemoteServers;
 use super::slots::Slots;
 use crate::context::WorkerContext;
+use crate::graph_source::{GraphSource, ListedGraph, SourcedGraph, unversioned};
 use crate::modes::Projections;
 use crate::origin::{HistoryReader, Origins};
 use crate::worker::Heartbeat;
@@ -53,6 +54,8 @@ pub(super) struct Inner {
     pub(super) graphs: BTreeMap<String, CompiledGraph>,
     /// Graphs that are hosted since the runtime was opened.
     pub(super) hosted: RwLock<BTreeMap<String, CompiledGraph>>,
+    /// Source of further graphs.
+    pub(super) source: Option<Arc<dyn GraphSource>>,
     /// Mailboxes whose activities this process executes.
     pub(super) mailboxes: Mailboxes,
     /// Servers on which threads are deleted together with local ones.
@@ -143,7 +146,7 @@ impl Runtime {
     ) -> Result<Snapshot, RuntimeError> {
         let origins = Origins::of(self.store().as_ref(), who, thread).await?;
         let graph = self.graph_of(who, thread).await?;
-        let graph = self.graph_at(&origins, at, graph)?;
+        let graph = self.graph_at(who, &origins, at, graph)?;
         let mut state = graph.state(&self.0.context.looking(who), at, false).await?;
         origins.add(std::slice::from_mut(&mut state)).await?;
         Ok(state)
@@ -197,7 +200,7 @@ impl Runtime {
         filter: &HistoryFilter,
     ) -> Result<Vec<Snapshot>, RuntimeError> {
         let host = self.looking(who);
-        let find = |id: &str| self.graph(id);
+        let find = |id: &str| self.graph(who, id);
         let store = self.store().as_ref();
         let reader = HistoryReader { graph, host: &host, store, who, find: &find };
         reader.read(at, filter).await
@@ -206,12 +209,13 @@ impl Runtime {
     /// Returns the graph whose run made the checkpoint that a query names; `newest` if it names none.
     pub(crate) fn graph_at(
         &self,
+        who: &Principal,
         origins: &Origins<'_>,
         at: &StateQuery,
         newest: CompiledGraph,
     ) -> Result<CompiledGraph, RuntimeError> {
         match at.checkpoint.and_then(|id| origins.graph_of(id)) {
-            Some(graph) => self.graph(graph),
+            Some(graph) => self.graph(who, graph),
             None => Ok(newest),
         }
     }
@@ -223,11 +227,15 @@ impl Runtime {
     ) -> Result<CompiledGraph, RuntimeError> {
         let row = self.store().thread(who, thread).await?;
         let graph = row.graph.ok_or_else(|| invariants::missing("run of thread", thread))?;
-        self.graph(&graph)
+        self.graph(who, &graph)
     }
 
-    /// The graph of an id, or of the part of an id after its colon if only one id has it.
-    pub(crate) fn find_graph(&self, name: &str) -> Result<(String, CompiledGraph), RuntimeError> {
+    /// The graph of an id for a principal, or of the part of an id after its colon if only one id has it.
+    pub(crate) fn find_graph(
+        &self,
+        who: &Principal,
+        name: &str,
+    ) -> Result<SourcedGraph, RuntimeError> {
         let hosted = self.0.hosted.read().unwrap_or_else(PoisonError::into_inner);
         let all = || self.0.graphs.iter().chain(hosted.iter());
         let exact = all().find(|(id, _)| *id == name);
@@ -238,11 +246,12 @@ impl Runtime {
             (None, Some(only), None) => Some(only),
             _ => None,
         };
-        let found = found.map(|(id, graph)| (id.clone(), graph.clone()));
-        found.ok_or_else(|| RuntimeError::UnknownGraph {
-            found: name.to_owned(),
-            known: all().map(|(id, _)| id.clone()).collect(),
-        })
+        let found = found.map(|(id, graph)| SourcedGraph { id: id.clone(), graph: graph.clone() });
+        drop(hosted);
+        match found {
+            Some(found) => Ok(found),
+            None => self.of_source(who, name),
+        }
     }
 
     /// Hosts a further graph, in place of an earlier one that was added so. Its runs have the
@@ -266,10 +275,14 @@ impl Runtime {
         Ok(id)
     }
 
-    /// Returns the hosted graph of an id.
+    /// Returns the program's graph of an id.
     #[must_use]
     pub fn hosted(&self, id: &str) -> Option<CompiledGraph> {
-        self.graph(id).ok()
+        if let Some(graph) = self.0.graphs.get(id) {
+            return Some(graph.clone());
+        }
+        let hosted = self.0.hosted.read().unwrap_or_else(PoisonError::into_inner);
+        hosted.get(id).cloned()
     }
 
     /// Sets a function that adds dependencies to those of each run, of every graph, in place of an
@@ -281,10 +294,68 @@ impl Runtime {
         self.0.context.provided.set(extend);
     }
 
-    /// Ids of all hosted graphs.
-    pub(super) fn graph_ids(&self) -> Vec<String> {
+    /// Graphs that a source has for a principal, beside those of the program.
+    #[must_use]
+    pub fn listed(&self, who: &Principal) -> Vec<ListedGraph> {
+        self.0.source.as_ref().map(|source| source.list(who)).unwrap_or_default()
+    }
+
+    /// Returns the graph of an id for a principal: one of the program, or one of the source, in the
+    /// current version if the id has none.
+    ///
+    /// # Errors
+    /// [`RuntimeError::UnknownGraph`], and errors of the source.
+    pub fn resolve(&self, who: &Principal, id: &str) -> Result<SourcedGraph, RuntimeError> {
+        match self.hosted(id) {
+            Some(graph) => Ok(SourcedGraph { id: id.to_owned(), graph }),
+            None => self.of_source(who, id),
+        }
+    }
+
+    /// The graph for a request on a thread: without a version, that of the thread's last run.
+    pub(super) async fn resolve_on(
+        &self,
+        who: &Principal,
+        id: &str,
+        thread: &ThreadId,
+    ) -> Result<SourcedGraph, RuntimeError> {
+        if let Some(graph) = self.hosted(id) {
+            return Ok(SourcedGraph { id: id.to_owned(), graph });
+        }
+        if self.0.source.is_some() && unversioned(id) == id {
+            let last = match self.store().thread(who, thread).await {
+                Ok(row) => row.graph,
+                Err(StoreError::NotFound { .. }) => None,
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(last) = last.filter(|last| unversioned(last) == id) {
+                return self.of_source(who, &last);
+            }
+        }
+        self.of_source(who, id)
+    }
+
+    fn of_source(&self, who: &Principal, id: &str) -> Result<SourcedGraph, RuntimeError> {
+        let source = self.0.source.as_ref();
+        if let Some(found) = source.map(|source| source.resolve(who, id)).transpose()?.flatten() {
+            return Ok(found);
+        }
+        let listed = self.listed(who).into_iter().map(|listed| listed.id);
+        let known = self.own_ids().into_iter().chain(listed).collect();
+        Err(RuntimeError::UnknownGraph { found: id.to_owned(), known })
+    }
+
+    /// Ids of the graphs of the program.
+    fn own_ids(&self) -> Vec<String> {
         let hosted = self.0.hosted.read().unwrap_or_else(PoisonError::into_inner);
         self.0.graphs.keys().chain(hosted.keys()).cloned().collect()
+    }
+
+    /// Ids of all graphs whose runs this process executes.
+    pub(super) fn graph_ids(&self) -> Vec<String> {
+        let mut ids = self.own_ids();
+        ids.extend(self.0.source.iter().flat_map(|source| source.ids()));
+        ids
     }
 
     /// Returns read access to the checkpoints of an organisation.
@@ -320,17 +391,8 @@ impl Runtime {
         asked
     }
 
-    pub(super) fn graph(&self, id: &str) -> Result<CompiledGraph, RuntimeError> {
-        if let Some(graph) = self.0.graphs.get(id) {
-            return Ok(graph.clone());
-        }
-        let hosted = self.0.hosted.read().unwrap_or_else(PoisonError::into_inner);
-        let found = hosted.get(id).cloned();
-        drop(hosted);
-        found.ok_or_else(|| RuntimeError::UnknownGraph {
-            found: id.to_owned(),
-            known: self.graph_ids(),
-        })
+    pub(super) fn graph(&self, who: &Principal, id: &str) -> Result<CompiledGraph, RuntimeError> {
+        Ok(self.resolve(who, id)?.graph)
     }
 
     pub(super) fn running(&self) -> std::sync::MutexGuard<'_, BTreeMap<RunId, LocalRun>> {

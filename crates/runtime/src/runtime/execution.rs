@@ -27,7 +27,7 @@ impl Runtime {
         requester: Requester,
     ) -> Result<RunHandle, RuntimeError> {
         let row = self.store().run(who, at).await?;
-        let graph = self.graph(&row.new.graph)?;
+        let graph = self.graph(who, &row.new.graph)?;
         let now = self.0.context.clock.now();
         let begins_later = row.new.options.begins_later(now).is_some();
         if requester == Requester::Recovery && !row.cancel_requested && begins_later {
@@ -141,7 +141,7 @@ impl Runtime {
         at: &RunRef,
     ) -> Result<StartedRun, RuntimeError> {
         let row = self.store().run(who, at).await?;
-        let graph = self.graph(&row.new.graph)?;
+        let graph = self.graph(who, &row.new.graph)?;
         let handle = self.handle_of(who.clone(), at.clone(), graph.clone());
         Ok(StartedRun::new(self.clone(), who.clone(), graph, handle))
     }
@@ -155,7 +155,7 @@ impl Runtime {
         after: Position,
     ) -> Result<BoxStream<'static, RunEvent>, RuntimeError> {
         let row = self.store().run(who, at).await?;
-        let graph = self.graph(&row.new.graph)?;
+        let graph = self.graph(who, &row.new.graph)?;
         Ok(self.handle_after(who.clone(), at.clone(), graph, after).events)
     }
 

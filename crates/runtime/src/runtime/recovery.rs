@@ -95,7 +95,8 @@ impl Runtime {
         };
         let last = unfinished.or(ended.as_ref()).ok_or_else(|| nothing(NotResumable::NoRun))?;
         let handle = self.resume_run(who, last, options).await?;
-        Ok(StartedRun::new(self.clone(), who.clone(), self.graph(&last.new.graph)?, handle))
+        let graph = self.graph(who, &last.new.graph)?;
+        Ok(StartedRun::new(self.clone(), who.clone(), graph, handle))
     }
 
     /// Resumes the last run of a thread.
@@ -227,7 +228,7 @@ impl Runtime {
     /// [`RuntimeError::UnknownGraph`], [`RuntimeError::Stopping`].
     pub async fn requeue(&self, who: &Principal, at: &RunRef) -> Result<StartedRun, RuntimeError> {
         let row = self.store().run(who, at).await?;
-        let graph = self.graph(&row.new.graph)?;
+        let graph = self.graph(who, &row.new.graph)?;
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }
@@ -281,7 +282,7 @@ impl Runtime {
                 continue;
             }
             if is_activity(&row.new.options) {
-                if let Ok(graph) = self.graph(&row.new.graph) {
+                if let Ok(graph) = self.graph(&who, &row.new.graph) {
                     self.attend(&who, &row.new.at.thread);
                     handles.push(self.handle_of(who, row.new.at, graph));
                 }

@@ -62,7 +62,9 @@ impl Runtime {
         let context = self.0.context.looking(who);
         let mut pruned = Vec::new();
         for row in self.store().untouched(who, which).await? {
-            let Ok(graph) = self.graph(row.graph.as_deref().unwrap_or_default()) else { continue };
+            let Ok(graph) = self.graph(who, row.graph.as_deref().unwrap_or_default()) else {
+                continue;
+            };
             match graph.prune(&context, row.id.as_str(), keep.max(1)).await {
                 Ok(()) => pruned.push(row.id),
                 // The thread has changed meanwhile.

@@ -242,7 +242,7 @@ impl Runtime {
         events: BoxStream<'static, RunEvent>,
     ) -> Result<Followed, RuntimeError> {
         let row = self.store().run(who, run).await?;
-        let graph = self.find_graph(&row.new.graph)?.1;
+        let graph = self.find_graph(who, &row.new.graph)?.graph;
         let host = self.looking(who);
         let store = Arc::clone(self.store());
         let who = who.clone();

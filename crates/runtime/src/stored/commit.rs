@@ -4,6 +4,7 @@ use weftwork_store::{CheckpointBatch, StoreError};
 use weftwork_types::BoxFuture;
 use weftwork_types::event::AiEvent;
 use weftwork_types::message::Message;
+use weftwork_types::sequence::SequenceWrite;
 
 /// Commits the checkpoints of a run together with their events.
 pub(crate) trait Claimed: Send + Sync + std::fmt::Debug {
@@ -25,6 +26,8 @@ pub(crate) struct CheckpointReport {
     pub(crate) events: Vec<AiEvent>,
     /// Messages that are new or changed.
     pub(crate) messages: Vec<Message>,
+    /// Writes of records by the tasks whose results are stored.
+    pub(crate) records: Vec<SequenceWrite>,
     /// `true` if nothing is due any more: it may be stored with the end of the run.
     pub(crate) is_last: bool,
     /// `true` if a branch of the thread begins with it.

@@ -28,6 +28,7 @@ use weftwork_store::{
 };
 use weftwork_types::canonical::{Hash, first_128};
 use weftwork_types::event::AiEvent;
+use weftwork_types::sequence::SequenceWrite;
 use weftwork_types::{BoxFuture, CheckpointId, Principal, ThreadId};
 
 /// A checkpointer over a store: one row for each superstep, written in one transaction. Clones
@@ -140,7 +141,8 @@ impl StoreCheckpointer {
         put: CheckpointWrite,
         bundle: &mut Bundle,
     ) -> Result<(), EngineError> {
-        let CheckpointWrite { checkpoint, of, tasks, ended, due } = put;
+        let CheckpointWrite { checkpoint, of, mut tasks, ended, due } = put;
+        bundle.report.records.extend(take_records(&mut tasks));
         let id = checkpoint.id;
         let plan = checkpoint.machine.plan();
         let rest = row::write_metadata(&checkpoint.metadata, checkpoint.parent);
@@ -276,6 +278,11 @@ impl StoreCheckpointer {
     }
 }
 
+/// Takes the writes of records by tasks, in the order of the tasks.
+fn take_records(tasks: &mut TaskRecords) -> impl Iterator<Item = SequenceWrite> {
+    tasks.iter_mut().flat_map(|(_, record)| std::mem::take(&mut record.records))
+}
+
 fn tasks_row(
     plan: &Plan,
     at: &CheckpointAddress,
@@ -372,14 +379,15 @@ impl Checkpointer for StoreCheckpointer {
         at: &'a CheckpointAddress,
         plan: &'a Arc<Plan>,
         of: CheckpointId,
-        tasks: TaskRecords,
+        mut tasks: TaskRecords,
     ) -> BoxFuture<'a, Result<(), CheckpointerError>> {
         Box::pin(async move {
             let mut batch = CheckpointBatch::default();
             self.add_pending(plan, at, of, &tasks, &mut batch)?;
+            let records = take_records(&mut tasks).collect();
             let ended = tasks.into_iter().filter_map(|(_, record)| record.ended.map(|end| *end));
             let ended: Vec<_> = ended.collect();
-            let mut report = CheckpointReport::default();
+            let mut report = CheckpointReport { records, ..CheckpointReport::default() };
             if !ended.is_empty() {
                 let ns = at.ns.to_string();
                 let checkpoint = of;

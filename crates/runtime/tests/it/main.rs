@@ -35,6 +35,7 @@ mod peers;
 mod pieces;
 mod points;
 mod races;
+mod records;
 mod recovery;
 mod requeue;
 mod resuming;

@@ -11,6 +11,7 @@ use weftwork_engine::{NodeIdx, Plan, TaskOutput};
 use weftwork_types::code::Fault;
 use weftwork_types::event::TaskEnd;
 use weftwork_types::interrupt::Interrupt;
+use weftwork_types::sequence::SequenceWrite;
 use weftwork_types::{CheckpointId, TaskId};
 
 /// Identity of a task within its superstep.
@@ -50,6 +51,9 @@ pub struct TaskRecord {
     pub details: Option<Box<TaskDetails>>,
     /// Its end as the log of the run reports it, if it ended since it was last stored. Not stored.
     pub ended: Option<Box<TaskEnd>>,
+    /// Writes of records that are stored together with this one, if the task ended since it was last
+    /// stored.
+    pub records: Vec<SequenceWrite>,
 }
 
 /// Writes of a task, and their effect on the graph.

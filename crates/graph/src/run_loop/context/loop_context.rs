@@ -178,6 +178,11 @@ impl LoopContext {
         loop_context
     }
 
+    /// Returns `true` if records that its tasks write are stored with their results.
+    pub(crate) fn stores_records(&self) -> bool {
+        self.run.reports_tasks() && self.storage.checkpointer.is_some()
+    }
+
     pub(crate) fn is_nested(&self) -> bool {
         self.outer.is_some()
     }

@@ -128,9 +128,15 @@ impl RunContext {
         self.options.durability == Durability::Exit && self.reports == TaskReports::Omitted
     }
 
+    /// Returns `true` if the checkpoints of the run include reports of tasks: a worker executes it
+    /// under its claim.
+    pub(crate) fn reports_tasks(&self) -> bool {
+        self.reports == TaskReports::Included
+    }
+
     /// Makes a report of tasks, if the checkpoints of the run include reports.
     pub(crate) fn report<T>(&self, make: impl FnOnce() -> T) -> Option<T> {
-        (self.reports == TaskReports::Included).then(make)
+        self.reports_tasks().then(make)
     }
 
     /// Sets the checkpoint and the branch from which the outermost graph continues.

@@ -36,8 +36,11 @@ impl RunLoop {
         match end.what {
             TaskOutcome::Done(output, ahead) => {
                 slot.ahead = ahead;
-                // Results only: a failure or a question may depend on more than the input.
-                if let Some(key) = slot.cache.take() {
+                slot.record.records = end.records;
+                // Results only: a failure or a question may depend on more than the input, and a result
+                // that is used again writes no record.
+                let cache = slot.cache.take();
+                if let Some(key) = cache.filter(|_| slot.record.records.is_empty()) {
                     self.loop_context.run.host.cache(*key, Arc::clone(&output));
                 }
                 let handler = matches!(slot.task.path, Path::Handler(_));

@@ -160,7 +160,7 @@ impl RunLoop {
             let step = self.position.step();
             loop_context.emit_messages(&By { ns: &loop_context.address.ns, node, step }, messages);
         }
-        End { what, answers: None }
+        End { what, answers: None, records: Vec::new() }
     }
 
     /// Runs the hidden first node.
@@ -188,7 +188,7 @@ impl RunLoop {
         if let TaskOutcome::Failed(failed) = &mut what {
             self.loop_context.shape_fault(self.machine.slots(), &mut failed.fault);
         }
-        End { what, answers: None }
+        End { what, answers: None, records: Vec::new() }
     }
 
     /// Returns the earlier attempts that may have made calls of the open superstep. Nested tasks

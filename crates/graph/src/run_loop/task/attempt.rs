@@ -3,7 +3,7 @@
 use crate::clock::millis;
 use crate::compiled::{CompiledGraph, NodeFn};
 use crate::context::{AttemptContext, Ctx, LazyCtx, Local};
-use crate::error::{Drain, NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop};
+use crate::error::{Drain, NODE_FAILED, NODE_TIMED_OUT, NodeError, Stop, records_not_stored};
 use crate::extract::TaskInput;
 use crate::output::NodeResult;
 use crate::run_loop::checkpointer::TaskAnswers;
@@ -28,6 +28,7 @@ use weftwork_types::BoxFuture;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::Interrupt;
+use weftwork_types::sequence::SequenceWrite;
 
 /// End of a task.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct End {
     pub(crate) what: TaskOutcome,
     /// The answers its questions took.
     pub(crate) answers: Option<TaskAnswers>,
+    /// Writes of records that are stored with its result.
+    pub(crate) records: Vec<SequenceWrite>,
 }
 
 /// Outcome of a task.
@@ -121,6 +124,7 @@ impl TaskRunner {
             signals: Arc::new(AttemptSignals::new(beat)),
             open: Mutex::default(),
             writes: OnceLock::new(),
+            records: OnceLock::new(),
             run: Local { at: self.at.clone(), calls: OnceLock::new() },
         }))
     }
@@ -243,7 +247,7 @@ impl TaskRunner {
     }
 
     fn end_with(&self, what: TaskOutcome) -> End {
-        End { what, answers: self.at.task_state.answers() }
+        End { what, answers: self.at.task_state.answers(), records: Vec::new() }
     }
 }
 
@@ -285,6 +289,14 @@ pub(crate) fn finish_attempt(
         Ok(Err(NodeError(Stop::Drained(reason)))) => TaskOutcome::Drained(reason),
         Err(panic) => TaskOutcome::failed(node_panicked(at.key.name(), panic.as_ref())),
     };
+    let mut records = Vec::new();
+    if matches!(what, TaskOutcome::Done(..)) {
+        records = ctx.map(Ctx::take_records).unwrap_or_default();
+        if !records.is_empty() && !at.loop_context.stores_records() {
+            records.clear();
+            what = TaskOutcome::failed(records_not_stored(at.key.name()));
+        }
+    }
     if let TaskOutcome::Failed(failed) = &mut what {
         // Before it is logged, retried, stored or shown.
         at.shape_fault(&mut failed.fault);
@@ -296,7 +308,7 @@ pub(crate) fn finish_attempt(
     if matches!(what, TaskOutcome::Done(..)) && !messages.is_empty() && !muted() {
         at.emit_messages(messages);
     }
-    End { what, answers: at.task_state.answers() }
+    End { what, answers: at.task_state.answers(), records }
 }
 
 /// The result with its channels found, and with where its routes lead.
