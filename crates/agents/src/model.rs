@@ -6,6 +6,7 @@ use crate::evaluate::PromptScope;
 use crate::output::OutputSpec;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::sync::Arc;
 use weftwork_graph::{
     BuildInfo, Ctx, Deps, FromTask, Graph, List, NodeError, NodeResult, Reads, StateSpec, TaskInput,
@@ -189,6 +190,33 @@ impl Model {
             let name = std::any::type_name::<T>();
             return Err(NodeError::message(format!("`ask_as` takes no `{name}`: {problem}")));
         }
+        Ok(serde_json::from_value(self.answer_as(output, conversation).await?)?)
+    }
+
+    /// As [`ask_as`](Self::ask_as), with a JSON Schema of an object, a list, or a union of them.
+    ///
+    /// # Errors
+    /// As [`ask_as`](Self::ask_as); another schema is refused before the call.
+    ///
+    /// # Cancel safety
+    /// As [`ModelCaller::call`].
+    pub async fn ask_value(
+        &self,
+        schema: &Value,
+        conversation: impl IntoConversation,
+    ) -> NodeResult<Value> {
+        let output = OutputSpec::of_schema(schema);
+        if let Some(problem) = output.problem() {
+            return Err(NodeError::message(format!("`ask_value` does not take this schema: {problem}")));
+        }
+        self.answer_as(output, conversation).await
+    }
+
+    async fn answer_as(
+        &self,
+        output: OutputSpec,
+        conversation: impl IntoConversation,
+    ) -> NodeResult<Value> {
         let mut bound = BoundModel { output: Some(output.clone()), ..self.bound.clone() };
         // There are no tools to call.
         bound.config.tool_choice = ToolChoice::Auto;
@@ -196,8 +224,7 @@ impl Model {
         let answer = bound.answer_within(messages, Vec::new(), &self.ctx, &self.calls()).await?;
         // A model that calls a tool although it has none gave no value.
         let value = output.read(&answer.joined_text(), FinishReason::Stop);
-        let value = value.map_err(|error| error.fault())?;
-        Ok(serde_json::from_value(value)?)
+        Ok(value.map_err(|error| error.fault())?)
     }
 
     fn read(&self, conversation: impl IntoConversation) -> Vec<Message> {

@@ -94,7 +94,22 @@ impl OutputError {
 impl OutputSpec {
     /// The declaration of a type.
     pub(crate) fn of<T: DeserializeOwned + JsonSchema>() -> Self {
-        let schema = args_schema::<T>();
+        let check = |value: &Value| T::deserialize(value).map(drop).map_err(|e| e.to_string());
+        let limits = Checker::compile(&input_schema::<T>()).map(Arc::new);
+        Self::new(args_schema::<T>(), check, limits)
+    }
+
+    /// The declaration of a schema that is known only when the program runs.
+    pub(crate) fn of_schema(schema: &Value) -> Self {
+        let limits = Checker::compile(schema).map(Arc::new);
+        Self::new(schema.clone(), |_| Ok(()), limits)
+    }
+
+    fn new(
+        schema: Value,
+        check: fn(&Value) -> Result<(), String>,
+        limits: Result<Arc<Checker>, String>,
+    ) -> Self {
         let container = match schema.get("type").and_then(Value::as_str) {
             Some("object") => Some(Container::Object),
             Some("array") => Some(Container::List),
@@ -117,8 +132,6 @@ impl OutputSpec {
             Some(Container::Union) => within(VALUE, schema),
             _ => schema,
         };
-        let check = |value: &Value| T::deserialize(value).map(drop).map_err(|e| e.to_string());
-        let limits = Checker::compile(&input_schema::<T>()).map(Arc::new);
         Self { schema, container, check, limits }
     }
 

@@ -46,4 +46,4 @@ pub use registry::{ModelProvider, ModelRegistry, ProviderOverride, ProviderRow, 
 pub use replay::{Recorder, ReplayModel, ReplayProvider};
 pub use retry::RetryPolicy;
 pub use secret::Secret;
-pub use settings::{FallbackOn, ModelSettings, SettingsTable};
+pub use settings::{FallbackOn, ModelSettings, SettingsTable, with_fallbacks};

@@ -190,6 +190,24 @@ impl SharedParts {
     }
 }
 
+/// Returns a model that calls others, in their order, after the errors that usually lead to a fallback.
+#[must_use]
+pub fn with_fallbacks(
+    model: Arc<dyn ChatModel>,
+    others: impl DoubleEndedIterator<Item = Arc<dyn ChatModel>>,
+) -> Arc<dyn ChatModel> {
+    let on: Arc<[FallbackOn]> = FallbackOn::USUAL.into();
+    let mut next = None;
+    for model in others.rev() {
+        let configured = ConfiguredModel { model, parts: None, next };
+        next = Some(Next { model: Arc::new(configured), on: Arc::clone(&on) });
+    }
+    match next {
+        None => model,
+        next => Arc::new(ConfiguredModel { model, parts: None, next }),
+    }
+}
+
 /// A model with settings.
 #[derive(Debug)]
 pub(crate) struct ConfiguredModel {
@@ -231,17 +249,22 @@ impl ChatModel for ConfiguredModel {
     }
 
     fn fallback(&self, error: &ModelError) -> Option<&dyn ChatModel> {
+        if let Some(own) = self.model.fallback(error) {
+            return Some(own);
+        }
         let failure = FallbackOn::of(error)?;
         let next = self.next.as_ref().filter(|next| next.on.contains(&failure))?;
         Some(next.model.as_ref())
     }
 
     fn cache(&self) -> Option<&ResponseCache> {
-        self.parts.as_ref()?.cache.as_deref()
+        let own = self.parts.as_ref().and_then(|parts| parts.cache.as_deref());
+        own.or_else(|| self.model.cache())
     }
 
     fn limiter(&self) -> Option<&Limiter> {
-        self.parts.as_ref()?.limiter.as_deref()
+        let own = self.parts.as_ref().and_then(|parts| parts.limiter.as_deref());
+        own.or_else(|| self.model.limiter())
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

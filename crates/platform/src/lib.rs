@@ -4,12 +4,23 @@
 //! executes nothing and fetches nothing. All problems of a definition are reported together, each
 //! with its line and column.
 
+mod agent;
+mod context;
 mod definition;
+mod mode;
+mod records;
+mod runner;
+mod source;
+mod state;
 
 pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
     Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
-    ExternalProtocol, ExternalTransport, FunctionTransport, HealthCheck, Llm, Location, Mode,
-    Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, ToolMode, Transport,
+    ExternalProtocol, FileText, ExternalTransport, FunctionTransport, HealthCheck, Llm, Location,
+    Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, ToolMode, Source, SourceKind, Transport,
     TransportKind, read_definition, read_definitions, read_folder, schema,
 };
+pub use mode::RequestError;
+pub use records::{Form, Record, RecordError, RecordId, RecordKind, RecordRef, Records};
+pub use source::{AGENTS, AgentProblem, Agents, Services};
+pub use state::{AgentState, AgentStateUpdate, AgentStateView};

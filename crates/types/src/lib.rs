@@ -27,6 +27,7 @@ pub mod session;
 pub mod shown;
 pub mod sse;
 pub mod store_error;
+pub mod task;
 pub mod telemetry;
 pub mod time;
 pub mod tool;

@@ -1,10 +1,12 @@
 //! The keys of a definition.
 
+use super::source::{Source, SourceKind};
 use super::transport::Transport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
+use weftwork_types::task::Mode;
 
 /// The definition of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,6 +90,15 @@ pub struct Definition {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub skills: Vec<String>,
+    /// Sources of the context of a build. The context is cut in their order; by default `markdown`,
+    /// `plan`, `sub_agent`, `deliverables` and `history`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub sources: Option<Vec<Source>>,
+    /// Maximum number of tokens of the context of a build; by default what the model has room for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub context_tokens: Option<u64>,
     /// Tools and steps that a person has to confirm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
@@ -118,19 +129,6 @@ pub enum AgentType {
     Function,
     /// A graph written in Rust.
     Graph,
-}
-
-/// Ways in which an agent is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Mode {
-    /// Talk.
-    Converse,
-    /// Make and change plans.
-    Plan,
-    /// Make deliverables.
-    Build,
 }
 
 impl AgentType {
@@ -313,6 +311,19 @@ impl Definition {
     #[must_use]
     pub fn modes(&self) -> &[Mode] {
         self.agent_card.modes.as_deref().unwrap_or_else(|| self.agent_type.default_modes())
+    }
+
+    /// Returns the sources of the context of a build.
+    #[must_use]
+    pub fn sources(&self) -> Vec<Source> {
+        let usual = [
+            SourceKind::Markdown,
+            SourceKind::Plan,
+            SourceKind::SubAgent,
+            SourceKind::Deliverables,
+            SourceKind::History,
+        ];
+        self.sources.clone().unwrap_or_else(|| usual.map(Source::new).to_vec())
     }
 
     /// Returns the slugs of the agents that this one may ask, with the paths of their keys.

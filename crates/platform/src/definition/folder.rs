@@ -5,6 +5,7 @@ use super::problem::{Location, Problem, ProblemKind};
 use super::schema::path_of;
 use super::yaml::{FILE_BYTES_MAX, Node};
 use super::{Beside, Read, read, sorted};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -28,11 +29,22 @@ pub struct DefinitionFolder {
     pub slug: String,
     /// The definition, with the contents of the files beside it.
     pub definition: Definition,
+    /// Files that its sources name.
+    pub files: Vec<FileText>,
     /// Hash of the definition with the contents of the files beside it. Comments, the order of keys
     /// and the slug are no part of it.
     pub hash: Hash,
     node: Node,
     file: String,
+}
+
+/// A file of the folder of a definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileText {
+    /// Path, as the definition has it.
+    pub path: String,
+    /// Content.
+    pub text: String,
 }
 
 impl DefinitionFolder {
@@ -129,9 +141,40 @@ pub fn read_folder(path: &Path) -> Result<DefinitionFolder, Vec<Problem>> {
     let Read { definition, node } = read;
     // The slug is the name of the definition, and not a part of what it says.
     let content = Definition { slug: None, ..definition.clone() };
-    let hash = hash(&serde_json::to_value(&content).unwrap_or_default());
+    let files = read_files(path, &definition, &node).map_err(in_file)?;
+    let texts: Vec<_> = files.iter().map(|file| json!([file.path, file.text])).collect();
+    let content = serde_json::to_value(&content).unwrap_or_default();
+    let hash = hash(&if texts.is_empty() { content } else { json!([content, texts]) });
     let slug = definition.slug.clone().unwrap_or(name);
-    Ok(DefinitionFolder { path: path.to_owned(), slug, definition, hash, node, file })
+    Ok(DefinitionFolder { path: path.to_owned(), slug, definition, files, hash, node, file })
+}
+
+/// Reads the files that the sources of a definition name.
+fn read_files(
+    folder: &Path,
+    definition: &Definition,
+    node: &Node,
+) -> Result<Vec<FileText>, Vec<Problem>> {
+    let mut files: Vec<FileText> = Vec::new();
+    let mut problems = Vec::new();
+    for (source, paths) in definition.sources.iter().flatten().map(|of| &of.paths).enumerate() {
+        for (place, path) in paths.iter().enumerate() {
+            let pointer = format!("/sources/{source}/paths/{place}");
+            let location = node.at(&pointer).map_or(Location::START, |node| node.location);
+            match read_file(folder, path) {
+                Ok(Some(text)) => files.push(FileText { path: path.clone(), text }),
+                Ok(None) => {
+                    let problem = Problem::new(ProblemKind::Unreadable, location);
+                    let problem = problem.path(path_of(&pointer)).found(path);
+                    problems.push(problem.expected("a file of the folder"));
+                }
+                Err(problem) => {
+                    problems.push(Problem { location, path: path_of(&pointer), ..*problem });
+                }
+            }
+        }
+    }
+    if problems.is_empty() { Ok(files) } else { Err(problems) }
 }
 
 /// Returns the text of a file of a folder; `None` if it does not exist. A link may lead to a file

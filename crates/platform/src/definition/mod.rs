@@ -6,16 +6,18 @@ mod lift;
 mod problem;
 mod rules;
 mod schema;
+mod source;
 mod transport;
 mod yaml;
 
 pub use file::{
-    AgentCard, AgentType, Definition, Deliverable, DeliverableFormat, Execution, Llm, Mode,
-    Orchestration, OrchestrationMode, Plan, PlanFormat, ToolMode,
+    AgentCard, AgentType, Definition, Deliverable, DeliverableFormat, Execution, Llm, Orchestration, OrchestrationMode, Plan, PlanFormat, ToolMode,
 };
-pub use folder::{DefinitionFolder, Definitions, read_definitions, read_folder};
+pub use folder::{DefinitionFolder, Definitions, FileText, read_definitions, read_folder};
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
+pub(crate) use source::parse_duration;
+pub use source::{Source, SourceKind};
 pub use transport::{
     ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
     ExternalTransport, FunctionTransport, HealthCheck, Transport, TransportKind,

@@ -1,6 +1,7 @@
 //! Rules between the keys of a definition.
 
 use super::file::{AgentType, Definition, DeliverableFormat, PlanFormat};
+use super::source::SourceKind;
 use super::problem::{Problem, ProblemKind};
 use super::schema::path_of;
 use super::transport::{Authentication, AuthenticationType, TransportKind};
@@ -25,6 +26,7 @@ impl Rules<'_> {
         self.check_transport();
         self.check_forms();
         self.check_agents();
+        self.check_sources();
     }
 
     fn problem(&self, kind: ProblemKind, pointer: &str) -> Problem {
@@ -213,6 +215,31 @@ impl Rules<'_> {
         let Some(schema) = schema else { return };
         if let Err(error) = Checker::compile(&Json::Object(schema.clone())) {
             self.report(ProblemKind::BadSchema, pointer, format!("a JSON Schema ({error})"));
+        }
+    }
+
+    /// Checks that each source has what its kind needs, and nothing else.
+    fn check_sources(&mut self) {
+        let definition = self.definition;
+        for (place, source) in definition.sources.iter().flatten().enumerate() {
+            let pointer = format!("/sources/{place}");
+            let keys = [
+                ("namespace", !source.namespace.is_empty(), SourceKind::Store),
+                ("paths", !source.paths.is_empty(), SourceKind::Files),
+            ];
+            for (key, is_there, kind) in keys {
+                if is_there != (source.kind == kind) {
+                    let expected = match is_there {
+                        true => format!("no `{key}` with this kind of source"),
+                        false => format!("the key `{key}`, which this kind of source needs"),
+                    };
+                    self.report(ProblemKind::TypeMismatch, &pointer, expected);
+                }
+            }
+            if source.kind == SourceKind::SubAgent && definition.sub_agent_slug.is_none() {
+                let expected = "the key `subAgentSlug`, or no such source";
+                self.report(ProblemKind::TypeMismatch, &pointer, expected);
+            }
         }
     }
 

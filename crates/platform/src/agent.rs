@@ -1,0 +1,186 @@
+//! A defined agent as its nodes see it: its definition, and what they reach the outside with.
+
+use crate::context::Template;
+use crate::definition::{AgentType, Definition, FileText};
+use crate::records::{
+    Author, ContentFormat, Form, NewVersion, RecordId, RecordKind, RecordRef, version_writes,
+};
+use serde_json::{Map, Value, json};
+use std::fmt;
+use std::sync::Arc;
+use weftwork_agents::Model;
+use weftwork_graph::{CompiledGraph, Ctx, NodeResult, RuntimeError};
+use weftwork_models::ChatModel;
+use weftwork_schema::Checker;
+use weftwork_store::Store;
+use weftwork_types::message::{Message, Role};
+use weftwork_types::task::Mode;
+use weftwork_types::{MessageId, Principal, RunId};
+
+/// Number of times that a content which is not of the declared form goes back to the model.
+const REPAIRS_MAX: u32 = 2;
+
+/// A defined agent, as a dependency of its nodes.
+pub(crate) struct Agent {
+    /// Slug.
+    pub(crate) slug: String,
+    /// Hash of the definition, by which its versions are told apart.
+    pub(crate) version: String,
+    pub(crate) definition: Definition,
+    /// Its `context`, parsed.
+    pub(crate) context: Option<Template>,
+    /// Files that its sources name.
+    pub(crate) files: Vec<FileText>,
+    pub(crate) model: Arc<dyn ChatModel>,
+    /// Checker of the input, if the definition has a schema of it.
+    pub(crate) input: Option<Checker>,
+    /// Form of its plans.
+    pub(crate) plan: Form,
+    /// Form of its deliverables.
+    pub(crate) deliverable: Form,
+    pub(crate) store: Arc<dyn Store>,
+    /// Returns the graph of another agent for a principal.
+    pub(crate) find: Box<FindGraph>,
+}
+
+type FindGraph = dyn Fn(&Principal, &str) -> Result<CompiledGraph, RuntimeError> + Send + Sync;
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("slug", &self.slug).finish_non_exhaustive()
+    }
+}
+
+/// A content that a model made, with the message that has it.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) message: Message,
+    pub(crate) content: String,
+}
+
+/// A version that was added to the commit of a node.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) at: RecordRef,
+    pub(crate) title: String,
+}
+
+impl Agent {
+    /// Name for people: that of the card, or the slug.
+    pub(crate) fn name(&self) -> &str {
+        self.definition.agent_card.name.as_deref().unwrap_or(&self.slug)
+    }
+
+    /// Type.
+    pub(crate) fn agent_type(&self) -> AgentType {
+        self.definition.agent_type
+    }
+
+    /// Sends messages to the model, and returns its answer.
+    pub(crate) async fn ask(&self, messages: Vec<Message>, ctx: &Ctx) -> NodeResult<Message> {
+        Model::new(Arc::clone(&self.model), ctx).ask(messages).await
+    }
+
+    /// Sends messages to the model, and returns a value that satisfies the schema.
+    pub(crate) async fn ask_value(
+        &self,
+        messages: Vec<Message>,
+        schema: &Value,
+        ctx: &Ctx,
+    ) -> NodeResult<Value> {
+        Model::new(Arc::clone(&self.model), ctx).quiet().ask_value(schema, messages).await
+    }
+
+    /// Lets a model make a content of a form. A content of another form goes back to it with its
+    /// problems, at most twice.
+    pub(crate) async fn make(
+        &self,
+        form: &Form,
+        mut messages: Vec<Message>,
+        ctx: &Ctx,
+    ) -> NodeResult<Made> {
+        let mut repairs = 0;
+        loop {
+            let message = self.ask(messages.clone(), ctx).await?;
+            let content = content_in(form.format(), &message.joined_text());
+            let problem = match form.check(&content) {
+                Ok(()) => return Ok(Made { message, content }),
+                Err(problem) => problem,
+            };
+            if repairs == REPAIRS_MAX {
+                return Err(problem.fault().into());
+            }
+            repairs += 1;
+            let text = format!("{problem}\nAnswer again with the whole corrected content only.");
+            messages.push(message);
+            messages.push(Message::text(ctx.message_id(), Role::User, text));
+        }
+    }
+
+    /// Adds a version of a plan or deliverable to the commit of the node: a further version of the
+    /// record with this id, or of a new one.
+    pub(crate) async fn write(
+        &self,
+        kind: RecordKind,
+        id: Option<&str>,
+        new: NewVersion,
+        ctx: &Ctx,
+    ) -> NodeResult<Written> {
+        let calls = ctx.calls();
+        let run = calls.origin.run().map(|caller| caller.run.clone());
+        let own = run.as_ref().map(RunId::to_string).unwrap_or_default();
+        let id = match id {
+            Some(id) => RecordId::new(id)?,
+            None => RecordId::derived(&[&own, &self.slug, ctx.node()]),
+        };
+        let at = RecordRef { kind, thread: ctx.thread().clone(), id };
+        let form = match kind {
+            RecordKind::Plan => &self.plan,
+            RecordKind::Deliverable => &self.deliverable,
+        };
+        let unique = format!("{own}.{}.{}", self.slug, ctx.node());
+        let author = Author {
+            subject: &calls.principal.subject,
+            at: calls.clock.now(),
+            unique: &unique,
+        };
+        let title = new.title.clone();
+        let new = NewVersion { agent: Some(self.slug.clone()), run, ..new };
+        for write in version_writes(&at, &new, form, author).map_err(|error| error.fault())? {
+            ctx.write_record(write);
+        }
+        Ok(Written { at, title })
+    }
+
+    /// The answer of a run: its mode, its content, and the record that it wrote.
+    pub(crate) fn answer(&self, mode: Mode, content: Value, written: Option<&Written>) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("agent".to_owned(), self.slug.clone().into());
+        metadata.insert("agentType".to_owned(), self.agent_type().name().into());
+        metadata.insert("version".to_owned(), self.version.clone().into());
+        if let Some(Written { at, title }) = written {
+            let record = json!({"id": at.id, "title": title});
+            metadata.insert(at.kind.name().to_owned(), record);
+        }
+        json!({"mode": mode, "content": content, "metadata": metadata})
+    }
+}
+
+/// A system message.
+pub(crate) fn system(text: String) -> NodeResult<Message> {
+    Ok(Message::text(MessageId::new("context")?, Role::System, text))
+}
+
+/// Returns the content in the text of an answer: models put a fence around JSON and YAML even if they
+/// are asked for it alone.
+fn content_in(format: ContentFormat, text: &str) -> String {
+    let text = text.trim();
+    let fenced = match format {
+        ContentFormat::Json | ContentFormat::Yaml | ContentFormat::Html => {
+            text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"))
+        }
+        _ => None,
+    };
+    let inner = fenced.and_then(|inner| inner.split_once('\n')).map(|(_, inner)| inner);
+    inner.unwrap_or(text).trim().to_owned()
+}

@@ -1,0 +1,84 @@
+//! The context of a request: the instructions, and what is gathered from the sources.
+
+mod fit;
+mod form;
+mod gather;
+mod template;
+
+pub(crate) use fit::Piece;
+pub(crate) use form::{deliverable_text, plan_text};
+pub(crate) use gather::gather;
+pub(crate) use template::{NAMES, Template};
+
+use crate::agent::Agent;
+use crate::records::{RecordId, RecordKind, RecordRef, Records, VersionContent};
+use crate::state::AgentState;
+use serde_json::{Map, Value, json};
+use weftwork_graph::{Ctx, NodeResult, State};
+
+/// Returns the instructions of an agent for a request: its purpose and its `context`, whose
+/// placeholders are filled.
+pub(crate) fn instructions(
+    agent: &Agent,
+    state: &State<AgentState>,
+    ctx: &Ctx,
+) -> NodeResult<String> {
+    let mut text = String::new();
+    if let Some(description) = &agent.definition.agent_card.description {
+        text = format!("You are {}. {description}.", agent.name()).replace("..", ".");
+    }
+    if let Some(context) = &agent.context {
+        let own = context.fill(&values(agent, state, ctx));
+        text = if text.is_empty() { own } else { format!("{text}\n\n{own}") };
+    }
+    Ok(text)
+}
+
+/// The values of the placeholders.
+fn values(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> Value {
+    let calls = ctx.calls();
+    let last = state.messages().iter().rev();
+    let last = last.clone().find(|message| message.role == weftwork_types::message::Role::User);
+    let date = calls.clock.now().to_string().chars().take(10).collect::<String>();
+    let mut values = Map::from_iter([
+        ("agent".to_owned(), json!({"slug": agent.slug, "name": agent.name()})),
+        ("user".to_owned(), json!({"subject": calls.principal.subject})),
+        ("message".to_owned(), last.map(|last| last.joined_text()).unwrap_or_default().into()),
+        ("date".to_owned(), date.into()),
+        ("input".to_owned(), state.input().cloned().unwrap_or_default()),
+    ]);
+    values.extend(agent.context.iter().flat_map(|context| context.own.clone()));
+    Value::Object(values)
+}
+
+/// Returns the current version of a record of the conversation; of the newest one if none is named.
+/// `None` if there is none.
+pub(crate) async fn record_content(
+    agent: &Agent,
+    kind: RecordKind,
+    id: Option<&str>,
+    ctx: &Ctx,
+) -> NodeResult<Option<VersionContent>> {
+    let calls = ctx.calls();
+    let records = Records::new(&*agent.store, &calls.principal, calls.clock.now());
+    let record = match id {
+        Some(id) => {
+            let id = RecordId::new(id)?;
+            let at = RecordRef { kind, thread: ctx.thread().clone(), id };
+            Some(records.read(&at).await.map_err(|error| error.fault())?)
+        }
+        None => {
+            let all = records.list(kind, ctx.thread()).await.map_err(|error| error.fault())?;
+            all.into_iter().max_by_key(|record| {
+                record.versions.iter().map(|version| version.at).max().unwrap_or_default()
+            })
+        }
+    };
+    match record {
+        None => Ok(None),
+        Some(record) => {
+            let content = records.content(&record, None).await.map_err(|error| error.fault())?;
+            Ok(Some(content))
+        }
+    }
+}

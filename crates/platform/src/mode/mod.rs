@@ -1,0 +1,72 @@
+//! Modes: which one a request has, and the nodes that all types of agents share.
+
+mod converse;
+mod error;
+mod plan;
+
+pub(crate) use converse::converse;
+pub use error::RequestError;
+pub(crate) use plan::plan;
+
+use crate::agent::Agent;
+use serde_json::Value;
+use weftwork_types::task::{Mode, Payload};
+
+/// Returns the mode of requests without one.
+pub(crate) fn usual(modes: &[Mode]) -> Mode {
+    Mode::ALL.into_iter().find(|mode| modes.contains(mode)).unwrap_or(Mode::Build)
+}
+
+/// Returns the mode of a request.
+pub(crate) fn of_request(agent: &Agent, asked: Option<&str>) -> Result<Mode, RequestError> {
+    let modes = agent.definition.modes();
+    let Some(asked) = asked else { return Ok(usual(modes)) };
+    let found = Mode::of_name(asked).filter(|mode| modes.contains(mode));
+    found.ok_or_else(|| RequestError::Mode {
+        agent: agent.slug.clone(),
+        mode: asked.to_owned(),
+        declared: modes.to_vec(),
+    })
+}
+
+/// Checks the input of a run: its mode, its details, and the input that the agent declares.
+pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestError> {
+    let wrong = |member, found: &Value, expected: &str| RequestError::Member {
+        member,
+        found: found.to_string(),
+        expected: expected.to_owned(),
+    };
+    let mode = match input.get("mode") {
+        None => None,
+        Some(Value::String(mode)) => Some(mode.as_str()),
+        Some(other) => return Err(wrong("mode", other, "a text")),
+    };
+    of_request(agent, mode)?;
+    let payload = payload_of(input.get("payload"))?;
+    if payload.orchestrate == Some(true) || payload.orchestration_action.is_some() {
+        return Err(RequestError::NotBuilt { what: "orchestration" });
+    }
+    if let Some(checker) = &agent.input {
+        let value = input.get("input").unwrap_or(&Value::Null);
+        // Clients that only chat send messages.
+        let is_chat = value.is_null() && input.get("messages").is_some();
+        if !is_chat {
+            checker.check(value, weftwork_schema::Quotes::Values).map_err(|problem| {
+                RequestError::Input { agent: agent.slug.clone(), problem }
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the details of a request.
+pub(crate) fn payload_of(value: Option<&Value>) -> Result<Payload, RequestError> {
+    let Some(value) = value.filter(|value| !value.is_null()) else {
+        return Ok(Payload::default());
+    };
+    serde_json::from_value(value.clone()).map_err(|error| RequestError::Member {
+        member: "payload",
+        found: error.to_string(),
+        expected: "the members of a request".to_owned(),
+    })
+}

@@ -1,0 +1,48 @@
+//! The mode `plan`: a plan that the model makes of the conversation.
+
+use super::payload_of;
+use crate::agent::{Agent, Written, system};
+use crate::context;
+use crate::records::{NewVersion, RecordKind};
+use crate::state::{AgentState, AgentStateUpdate};
+use std::sync::Arc;
+use weftwork_graph::{Ctx, Deps, NodeResult, State};
+use weftwork_types::message::Message;
+use weftwork_types::task::Mode;
+
+/// Makes a plan, or a further version of one.
+pub(crate) async fn plan(
+    state: State<AgentState>,
+    agent: Deps<Arc<Agent>>,
+    ctx: Ctx,
+) -> NodeResult<AgentStateUpdate> {
+    let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
+    let mut instructions = context::instructions(&agent, &state, &ctx)?;
+    let id = payload.plan_id.as_deref();
+    let present = match id {
+        Some(_) => context::record_content(&agent, RecordKind::Plan, id, &ctx).await?,
+        None => None,
+    };
+    instructions.push_str(
+        "\n\nMake a plan for what the user asks for. Do not carry it out. Answer with the plan alone",
+    );
+    instructions.push_str(&context::plan_text(agent.definition.plan.as_ref()));
+    if let Some(present) = &present {
+        instructions.push_str("\n\nThe present version of the plan:\n");
+        instructions.push_str(&present.content);
+    }
+    let mut messages: Vec<Message> = vec![system(instructions.trim().to_owned())?];
+    messages.extend(state.messages().iter().cloned());
+    let made = agent.make(&agent.plan, messages, &ctx).await?;
+    let title = payload.title.clone();
+    let title = title.or_else(|| present.as_ref().map(|present| present.version.title.clone()));
+    let new = NewVersion {
+        title: title.unwrap_or_else(|| format!("Plan of {}", agent.name())),
+        content: made.content.clone(),
+        parent: present.as_ref().map(|present| present.version.number),
+        ..NewVersion::default()
+    };
+    let written: Written = agent.write(RecordKind::Plan, id, new, &ctx).await?;
+    let answer = agent.answer(Mode::Plan, made.content.into(), Some(&written));
+    Ok(AgentStateUpdate::new().messages([made.message]).answer(answer))
+}

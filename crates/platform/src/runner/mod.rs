@@ -1,0 +1,75 @@
+//! Runners: one for each type of agent, which adds the nodes of the modes to its graph.
+
+mod context;
+mod tool;
+
+use crate::agent::Agent;
+use crate::definition::AgentType;
+use crate::mode;
+use crate::state::AgentState;
+use std::sync::Arc;
+use weftwork_graph::{CompiledGraph, Graph, InvalidGraph, Next, START, State};
+use weftwork_tools::ToolRunner;
+use weftwork_types::code::Fault;
+use weftwork_types::task::Mode;
+
+/// The runners, one line for each type.
+const RUNNERS: [&dyn Runner; 2] = [&context::Context, &tool::Tool];
+
+/// A type of agent. Its graph has a node for each mode of the definition; those of `converse` and
+/// `plan` are the same for all types that have no others.
+pub(crate) trait Runner: Sync {
+    /// Returns the type.
+    fn agent_type(&self) -> AgentType;
+
+    /// Adds the node `converse`.
+    fn converse(&self, graph: Graph<AgentState>) -> Graph<AgentState> {
+        graph.node("converse", mode::converse)
+    }
+
+    /// Adds the node `plan`.
+    fn plan(&self, graph: Graph<AgentState>) -> Graph<AgentState> {
+        graph.node("plan", mode::plan)
+    }
+
+    /// Adds the node `build`.
+    fn build(&self, graph: Graph<AgentState>) -> Graph<AgentState>;
+}
+
+/// Returns the runner of a type.
+pub(crate) fn find(agent_type: AgentType) -> Option<&'static dyn Runner> {
+    RUNNERS.into_iter().find(|runner| runner.agent_type() == agent_type)
+}
+
+/// Compiles the graph of an agent.
+pub(crate) fn compile(
+    runner: &dyn Runner,
+    agent: Agent,
+    tools: ToolRunner,
+) -> Result<CompiledGraph, InvalidGraph> {
+    let agent = Arc::new(agent);
+    let modes: Vec<Mode> = agent.definition.modes().to_vec();
+    let names = modes.iter().map(|mode| mode.name());
+    let usual = mode::usual(&modes);
+    let mut graph = Graph::<AgentState>::new(agent.slug.clone())
+        .version(agent.version.clone())
+        .with_shared(Arc::clone(&agent))
+        .with(tools.summaries())
+        .with(tools)
+        .check_input({
+            let agent = Arc::clone(&agent);
+            move |input| mode::check_input(&agent, input).map_err(|error| error.fault())
+        })
+        .route_to(START, names, move |state: State<AgentState>| {
+            let asked = state.mode().and_then(|mode| Mode::of_name(mode));
+            Next::node(asked.unwrap_or(usual).name())
+        });
+    for mode in modes {
+        graph = match mode {
+            Mode::Plan => runner.plan(graph),
+            Mode::Build => runner.build(graph),
+            _ => runner.converse(graph),
+        };
+    }
+    graph.build()
+}

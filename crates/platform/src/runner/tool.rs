@@ -1,0 +1,207 @@
+//! Tool agents: a build calls tools and makes a deliverable of their results.
+
+use super::Runner;
+use crate::agent::{Agent, system};
+use crate::definition::{AgentType, ToolMode};
+use crate::mode::{RequestError, payload_of};
+use crate::records::{ContentFormat, NewVersion, RecordKind};
+use crate::state::{AgentState, AgentStateUpdate};
+use futures_util::future::try_join_all;
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+use std::sync::Arc;
+use weftwork_agents::Tools;
+use weftwork_graph::{Ctx, Deps, Graph, NodeResult, State};
+use weftwork_types::message::{Message, Role};
+use weftwork_types::task::{Mode, Payload, ToolRequest};
+use weftwork_types::tool::{ToolSpec, wire_name};
+
+/// Title of a deliverable whose request has none.
+const TITLE: &str = "Tool Agent Output";
+
+/// The runner of tool agents.
+#[derive(Debug)]
+pub(super) struct Tool;
+
+impl Runner for Tool {
+    fn agent_type(&self) -> AgentType {
+        AgentType::Tool
+    }
+
+    fn build(&self, graph: Graph<AgentState>) -> Graph<AgentState> {
+        graph.node("build", build)
+    }
+}
+
+/// A call with its arguments.
+#[derive(Debug, Clone)]
+struct ReadyCall {
+    tool: String,
+    arguments: Value,
+}
+
+/// Calls the tools of a request.
+async fn build(
+    state: State<AgentState>,
+    agent: Deps<Arc<Agent>>,
+    tools: Tools,
+    ctx: Ctx,
+) -> NodeResult<AgentStateUpdate> {
+    let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
+    let specs = tools.specs()?;
+    let asked = state.messages().iter().rev().find(|message| message.role == Role::User);
+    let mut ready = Vec::new();
+    for request in requests_of(&payload) {
+        ready.push(complete(&agent, &specs, request, asked, &ctx).await?);
+    }
+    if ready.is_empty() {
+        ready.push(select(&agent, &specs, asked, &ctx).await?);
+    }
+    let results = call_all(&agent, &tools, &ready).await?;
+    let content = content_of(&agent, &ready, &results);
+    let text = match &content {
+        Value::String(text) => text.clone(),
+        other => serde_json::to_string_pretty(other)?,
+    };
+    let new = NewVersion {
+        title: payload.title.unwrap_or_else(|| TITLE.to_owned()),
+        content: text.clone(),
+        ..NewVersion::default()
+    };
+    let id = payload.deliverable_id.as_deref();
+    let written = agent.write(RecordKind::Deliverable, id, new, &ctx).await?;
+    let mut answer = agent.answer(Mode::Build, content, Some(&written));
+    let called: Vec<_> =
+        ready.iter().map(|call| json!({"tool": call.tool, "arguments": call.arguments})).collect();
+    answer["metadata"]["tools"] = called.into();
+    let message = Message::text(ctx.message_id(), Role::Assistant, text);
+    Ok(AgentStateUpdate::new().messages([message]).answer(answer))
+}
+
+/// Returns the calls that a request names.
+fn requests_of(payload: &Payload) -> Vec<ToolRequest> {
+    if !payload.tools.is_empty() {
+        return payload.tools.clone();
+    }
+    let one = payload.tool.as_ref().map(|tool| ToolRequest {
+        tool: tool.clone(),
+        arguments: payload.arguments.clone(),
+    });
+    one.into_iter().collect()
+}
+
+/// Finds the tool of a requested call among those of the agent, and lets the model take its arguments
+/// from the message if the request has none.
+async fn complete(
+    agent: &Agent,
+    specs: &[ToolSpec],
+    request: ToolRequest,
+    asked: Option<&Message>,
+    ctx: &Ctx,
+) -> NodeResult<ReadyCall> {
+    let ToolRequest { tool, arguments } = request;
+    let spec = specs.iter().find(|spec| spec.name == tool || spec.name == wire_name(&tool));
+    let spec = spec.ok_or_else(|| unknown_tool(agent, specs, &tool).fault())?;
+    let arguments = match arguments {
+        Some(arguments) => Value::Object(arguments),
+        None if takes_nothing(spec) => Value::Object(Map::new()),
+        None => arguments_of(agent, spec, asked, ctx).await?,
+    };
+    Ok(ReadyCall { tool, arguments })
+}
+
+/// Lets the model choose a tool, unless there is one alone, and its arguments.
+async fn select(
+    agent: &Agent,
+    specs: &[ToolSpec],
+    asked: Option<&Message>,
+    ctx: &Ctx,
+) -> NodeResult<ReadyCall> {
+    let canonical = agent.definition.tools.as_deref().unwrap_or_default();
+    let tool = match canonical {
+        [only] => only.clone(),
+        several => {
+            let mut text = "Choose the tool that does what the user asks for.\n".to_owned();
+            for tool in several {
+                let spec = specs.iter().find(|spec| spec.name == wire_name(tool));
+                let about = spec.map(|spec| spec.description.as_str()).unwrap_or_default();
+                writeln!(text, "- {tool}: {about}")?;
+            }
+            let schema = json!({
+                "type": "object",
+                "properties": {"tool": {"enum": several}},
+                "required": ["tool"],
+                "additionalProperties": false,
+            });
+            let messages = [system(text)?].into_iter().chain(asked.cloned()).collect();
+            let chosen = agent.ask_value(messages, &schema, ctx).await?;
+            chosen["tool"].as_str().unwrap_or_default().to_owned()
+        }
+    };
+    complete(agent, specs, ToolRequest { tool, arguments: None }, asked, ctx).await
+}
+
+/// Lets the model take the arguments of a tool from the message.
+async fn arguments_of(
+    agent: &Agent,
+    spec: &ToolSpec,
+    asked: Option<&Message>,
+    ctx: &Ctx,
+) -> NodeResult<Value> {
+    let text = format!(
+        "Take the arguments of the tool `{}` from the message of the user. The tool: {}",
+        spec.name, spec.description
+    );
+    let messages = [system(text)?].into_iter().chain(asked.cloned()).collect();
+    agent.ask_value(messages, &spec.input_schema, ctx).await
+}
+
+fn takes_nothing(spec: &ToolSpec) -> bool {
+    let properties = spec.input_schema.get("properties").and_then(Value::as_object);
+    properties.is_none_or(Map::is_empty)
+}
+
+fn unknown_tool(agent: &Agent, specs: &[ToolSpec], tool: &str) -> RequestError {
+    let known: Vec<_> = agent.definition.tools.iter().flatten().map(String::as_str).collect();
+    let known = match known.as_slice() {
+        [] => specs.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(", "),
+        known => known.join(", "),
+    };
+    RequestError::Tool { agent: agent.slug.clone(), tool: tool.to_owned(), known }
+}
+
+/// Makes the calls in the order of the request, or all at once. Results have the order of the request.
+async fn call_all(agent: &Agent, tools: &Tools, ready: &[ReadyCall]) -> NodeResult<Vec<Value>> {
+    if agent.definition.tool_mode == Some(ToolMode::Parallel) {
+        let calls = ready.iter().map(|call| tools.call(&call.tool, call.arguments.clone()));
+        let results = try_join_all(calls).await?;
+        return Ok(results.into_iter().map(|result| result.value).collect());
+    }
+    let mut results = Vec::new();
+    for call in ready {
+        results.push(tools.call(&call.tool, call.arguments.clone()).await?.value);
+    }
+    Ok(results)
+}
+
+/// Normalises results: that of one call stands alone, those of several are a list with their tools.
+fn content_of(agent: &Agent, ready: &[ReadyCall], results: &[Value]) -> Value {
+    let value = match results {
+        [only] => only.clone(),
+        several => ready
+            .iter()
+            .zip(several)
+            .map(|(call, result)| json!({"tool": call.tool, "result": result}))
+            .collect(),
+    };
+    if agent.deliverable.format() == ContentFormat::Json {
+        return value;
+    }
+    match value {
+        Value::String(text) => Value::String(text),
+        other => {
+            let text = serde_json::to_string_pretty(&other).unwrap_or_default();
+            Value::String(format!("```json\n{text}\n```"))
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The agents of a program: their definitions by organisation and slug, with all versions.
+
+use crate::agent::Agent;
+use crate::context::Template;
+use crate::definition::{AgentType, DefinitionFolder, DeliverableFormat, Deliverable};
+use crate::mode::RequestError;
+use crate::records::{ContentFormat, Form, RecordError};
+use crate::runner;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use weftwork_graph::{CompiledGraph, InvalidGraph, RuntimeError};
+use weftwork_models::{ChatModel, ModelError, with_fallbacks};
+use weftwork_runtime::{GraphSource, ListedGraph, SourcedGraph, unversioned};
+use weftwork_schema::Checker;
+use weftwork_store::Store;
+use weftwork_tools::{Policy, Tool, ToolBox, ToolBoxErrors, ToolRunner};
+use weftwork_types::Principal;
+use weftwork_types::code::Fault;
+
+/// Beginning of the ids of the graphs of defined agents.
+pub const AGENTS: &str = "agents:";
+
+/// Function that opens a model by its id, `provider:model`.
+type OpenModel = dyn Fn(&str) -> Result<Arc<dyn ChatModel>, ModelError> + Send + Sync;
+
+/// What defined agents reach the outside with.
+#[derive(Clone)]
+pub struct Services {
+    /// Model of definitions that name none.
+    pub model: Arc<dyn ChatModel>,
+    /// Function that opens a model by its id, `provider:model`.
+    pub open_model: Arc<OpenModel>,
+    /// Tools of the operator.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Rules for the tools.
+    pub policy: Policy,
+    /// Store of the records.
+    pub store: Arc<dyn Store>,
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Services").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+/// The agents of a program that are defined in files. Clones share them.
+///
+/// An agent has one graph for each of its versions, with the id `agents:SLUG@HASH`. It is compiled when
+/// it is first asked for.
+#[derive(Debug, Clone)]
+pub struct Agents(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    services: Services,
+    versions: RwLock<Versions>,
+    compiled: Mutex<BTreeMap<String, CompiledGraph>>,
+}
+
+/// The definitions, by organisation (`None` for all) and slug.
+#[derive(Debug, Default)]
+struct Versions {
+    current: BTreeMap<(Option<String>, String), Arc<DefinitionFolder>>,
+    /// All versions by their ids, with their organisations.
+    all: BTreeMap<String, BTreeMap<Option<String>, Arc<DefinitionFolder>>>,
+}
+
+impl Versions {
+    /// The definition that a principal gets for a slug: that of its organisation, or that for all.
+    fn current(&self, who: &Principal, slug: &str) -> Option<&Arc<DefinitionFolder>> {
+        let own = Some(who.org.to_string());
+        let own = self.current.get(&(own, slug.to_owned()));
+        own.or_else(|| self.current.get(&(None, slug.to_owned())))
+    }
+
+    /// The definition of a version, if it is one of the organisation of the principal or of all.
+    fn version(&self, who: &Principal, id: &str) -> Option<&Arc<DefinitionFolder>> {
+        let of = self.all.get(id)?;
+        of.get(&Some(who.org.to_string())).or_else(|| of.get(&None))
+    }
+
+    fn add(&mut self, folder: DefinitionFolder) {
+        let org = folder.definition.organization.clone();
+        let folder = Arc::new(folder);
+        let of = self.all.entry(id_of(&folder)).or_default();
+        of.insert(org.clone(), Arc::clone(&folder));
+        self.current.insert((org, folder.slug.clone()), folder);
+    }
+}
+
+/// Id of the graph of a definition.
+fn id_of(folder: &DefinitionFolder) -> String {
+    format!("{AGENTS}{}@{}", folder.slug, short(folder))
+}
+
+/// Version of a definition in ids: the beginning of its hash.
+fn short(folder: &DefinitionFolder) -> String {
+    folder.hash.to_string().chars().take(16).collect()
+}
+
+/// An agent cannot be compiled here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentProblem {
+    /// The request or the definition needs what this version does not have.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The model cannot be opened.
+    #[error("agent {agent}: {source}")]
+    Model {
+        /// Slug of the agent.
+        agent: String,
+        /// Reason.
+        source: ModelError,
+    },
+    /// The tools or their rules are wrong.
+    #[error("agent {agent}: {source}")]
+    Tools {
+        /// Slug of the agent.
+        agent: String,
+        /// Reason.
+        source: ToolBoxErrors,
+    },
+    /// The form of plans or deliverables is wrong.
+    #[error("agent {agent}: {source}")]
+    Form {
+        /// Slug of the agent.
+        agent: String,
+        /// Reason.
+        source: RecordError,
+    },
+    /// The graph is wrong.
+    #[error(transparent)]
+    Graph(#[from] InvalidGraph),
+}
+
+impl AgentProblem {
+    /// Converts the problem to the form in which it is shown.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Request(error) => error.fault(),
+            Self::Form { source, .. } => Fault::new(source.code(), self.to_string()),
+            Self::Model { source, .. } => Fault::new(source.code(), self.to_string()),
+            Self::Tools { .. } | Self::Graph(_) => {
+                Fault::new(weftwork_types::ErrorCode("W1035"), self.to_string())
+            }
+        }
+    }
+}
+
+impl Agents {
+    /// Creates the agents of definitions.
+    pub fn new(definitions: impl IntoIterator<Item = DefinitionFolder>, services: Services) -> Self {
+        let mut versions = Versions::default();
+        definitions.into_iter().for_each(|folder| versions.add(folder));
+        Self(Arc::new(Inner {
+            services,
+            versions: RwLock::new(versions),
+            compiled: Mutex::default(),
+        }))
+    }
+
+    /// Makes these definitions the current ones. Earlier versions stay, for the threads that began with
+    /// them; an agent that is no longer defined accepts no new threads.
+    pub fn replace(&self, definitions: impl IntoIterator<Item = DefinitionFolder>) {
+        let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
+        versions.current.clear();
+        definitions.into_iter().for_each(|folder| versions.add(folder));
+    }
+
+    /// Returns the current definition that a principal gets for a slug.
+    #[must_use]
+    pub fn definition(&self, who: &Principal, slug: &str) -> Option<Arc<DefinitionFolder>> {
+        self.read(|versions| versions.current(who, slug).cloned())
+    }
+
+    /// Returns the current definitions of a principal, ordered by slug.
+    #[must_use]
+    pub fn definitions(&self, who: &Principal) -> Vec<Arc<DefinitionFolder>> {
+        self.read(|versions| {
+            let slugs: BTreeSet<&String> = versions.current.keys().map(|(_, slug)| slug).collect();
+            let found = slugs.into_iter().filter_map(|slug| versions.current(who, slug));
+            found.cloned().collect()
+        })
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Versions) -> T) -> T {
+        read(&self.0.versions.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the graph of a definition.
+    ///
+    /// # Errors
+    /// [`AgentProblem`] if it cannot be compiled here.
+    pub fn compile(&self, folder: &DefinitionFolder) -> Result<CompiledGraph, AgentProblem> {
+        let id = id_of(folder);
+        let compiled = || self.0.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two definitions with one hash have one graph, whatever their organisations.
+        if let Some(graph) = compiled().get(&id) {
+            return Ok(graph.clone());
+        }
+        let graph = self.compile_new(folder)?;
+        compiled().insert(id, graph.clone());
+        Ok(graph)
+    }
+
+    fn compile_new(&self, folder: &DefinitionFolder) -> Result<CompiledGraph, AgentProblem> {
+        let definition = &folder.definition;
+        let services = &self.0.services;
+        let slug = || folder.slug.clone();
+        let unknown =
+            || RequestError::AgentType { name: definition.agent_type.name().to_owned() };
+        let runner = runner::find(definition.agent_type).ok_or_else(unknown)?;
+        if !definition.skills.is_empty() {
+            return Err(RequestError::NotBuilt { what: "skills" }.into());
+        }
+        let open = |llm: &crate::definition::Llm| {
+            (services.open_model)(&format!("{}:{}", llm.provider, llm.model))
+                .map_err(|source| AgentProblem::Model { agent: slug(), source })
+        };
+        let model = match &definition.llm {
+            Some(llm) => open(llm)?,
+            None => Arc::clone(&services.model),
+        };
+        let others = definition.fallback.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let model = with_fallbacks(model, others.into_iter());
+        let form = |source| AgentProblem::Form { agent: slug(), source };
+        let plan = match &definition.plan {
+            Some(plan) => Form::of_plan(plan).map_err(form)?,
+            None => Form::of_format(ContentFormat::Markdown),
+        };
+        let deliverable = match (&definition.deliverable, definition.agent_type) {
+            (Some(deliverable), _) => Form::of_deliverable(deliverable).map_err(form)?,
+            (None, AgentType::Context) => Form::of_format(ContentFormat::Markdown),
+            (None, _) => Form::of_format(ContentFormat::Json),
+        };
+        let schema = definition.input_schema.clone().map(Value::Object);
+        // Reading the definition has compiled it before.
+        let input = schema.and_then(|schema| Checker::compile(&schema).ok());
+        let context = definition.context.as_deref().map(Template::parse).and_then(Result::ok);
+        let tools = self.tools_of(folder)?;
+        let this = self.clone();
+        let agent = Agent {
+            slug: slug(),
+            version: short(folder),
+            definition: definition.clone(),
+            context,
+            files: folder.files.clone(),
+            model,
+            input,
+            plan,
+            deliverable,
+            store: Arc::clone(&services.store),
+            find: Box::new(move |who, slug| {
+                let found = this.resolve(who, &format!("{AGENTS}{slug}"))?;
+                let unknown = || RequestError::Agent { agent: slug.to_owned(), nearest: None };
+                Ok(found.ok_or_else(|| RuntimeError::Node(unknown().fault()))?.graph)
+            }),
+        };
+        Ok(runner::compile(runner, agent, tools)?)
+    }
+
+    /// The tools that a definition names, with the rules for them: a person confirms those of
+    /// `requires_confirmation`.
+    fn tools_of(&self, folder: &DefinitionFolder) -> Result<ToolRunner, AgentProblem> {
+        let definition = &folder.definition;
+        let services = &self.0.services;
+        let wrong = |source| AgentProblem::Tools { agent: folder.slug.clone(), source };
+        let mut tools = ToolBox::new();
+        for name in definition.tools.iter().flatten() {
+            let found = services.tools.iter().find(|tool| tool.spec().name == *name);
+            let Some(tool) = found else {
+                let known: Vec<_> =
+                    services.tools.iter().map(|tool| tool.spec().name.clone()).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                let agent = folder.slug.clone();
+                return Err(RequestError::Tool { agent, tool: name.clone(), known }.into());
+            };
+            tools = tools.with_shared(Arc::clone(tool));
+        }
+        let mut confirmed = Policy::builder();
+        for name in &definition.requires_confirmation {
+            confirmed = confirmed.ask_human(name, "the definition of the agent requires it");
+        }
+        let policy = confirmed.build().map_err(wrong)?.then(services.policy.for_tools(&tools));
+        ToolRunner::new(tools, policy).map_err(wrong)
+    }
+}
+
+impl GraphSource for Agents {
+    fn resolve(&self, who: &Principal, id: &str) -> Result<Option<SourcedGraph>, RuntimeError> {
+        let slug = id.strip_prefix(AGENTS).unwrap_or(id);
+        let found = self.read(|versions| match unversioned(id) == id {
+            true => versions.current(who, slug).cloned(),
+            false => versions.version(who, id).cloned(),
+        });
+        let Some(folder) = found else { return Ok(None) };
+        let graph = self.compile(&folder).map_err(|problem| RuntimeError::Node(problem.fault()))?;
+        Ok(Some(SourcedGraph { id: id_of(&folder), graph }))
+    }
+
+    fn list(&self, who: &Principal) -> Vec<ListedGraph> {
+        let listed = |folder: Arc<DefinitionFolder>| ListedGraph {
+            id: format!("{AGENTS}{}", folder.slug),
+            version: short(&folder),
+            description: folder.definition.agent_card.description.clone().unwrap_or_default(),
+        };
+        self.definitions(who).into_iter().map(listed).collect()
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.read(|versions| versions.all.keys().cloned().collect())
+    }
+}

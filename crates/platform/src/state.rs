@@ -1,0 +1,26 @@
+//! The state of the threads of all defined agents.
+
+use serde_json::Value;
+use weftwork_graph::{List, State};
+use weftwork_types::message::Message;
+
+/// The state of an agent that is defined in a file: all have the same one, so that a thread can be
+/// continued by another agent, or by another version of its own.
+#[derive(Debug, State)]
+pub struct AgentState {
+    /// The conversation, oldest first.
+    #[channel(messages)]
+    pub messages: List<Message>,
+    /// Mode of the request; by default the first one of the agent.
+    #[channel(ephemeral)]
+    pub mode: String,
+    /// Details of the request, as `types::task::Payload` has them.
+    #[channel(ephemeral)]
+    pub payload: Value,
+    /// Input of the agent, as its `input_schema` describes it.
+    #[channel(ephemeral)]
+    pub input: Value,
+    /// Answer of the last run: its mode, its content, and what is known of it.
+    #[channel(last_value)]
+    pub answer: Value,
+}

@@ -1,0 +1,176 @@
+//! Tasks: what agents are asked, and what they answer.
+//!
+//! The form is the same everywhere: in Rust, on the command line, and over HTTP.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Ways in which an agent is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Mode {
+    /// Talk.
+    Converse,
+    /// Make and change plans.
+    Plan,
+    /// Make deliverables.
+    Build,
+}
+
+impl Mode {
+    /// All modes, in the order in which an agent has one of them by default.
+    pub const ALL: [Self; 3] = [Self::Converse, Self::Plan, Self::Build];
+
+    /// Returns the word for the mode.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Converse => "converse",
+            Self::Plan => "plan",
+            Self::Build => "build",
+        }
+    }
+
+    /// Returns the mode of a word.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A request to an agent. The principal is that of the caller, and never a member of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, rename_all = "camelCase")]
+pub struct TaskRequest {
+    /// Slug of the agent.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub agent: String,
+    /// Mode: `converse`, `plan` or `build`; by default the first of these that the agent has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Message of the user.
+    pub user_message: String,
+    /// Id of the conversation: any text of at most 512 bytes. A request without one begins a new
+    /// conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<String>,
+    /// Details.
+    #[serde(skip_serializing_if = "Payload::is_empty")]
+    pub payload: Payload,
+}
+
+/// Details of a request. Members that are not known are passed over.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, rename_all = "camelCase")]
+pub struct Payload {
+    /// Title of the conversation, plan or deliverable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Tool of a tool agent, as `server/tool`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Arguments of the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Map<String, Value>>,
+    /// Several calls of tools, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolRequest>,
+    /// Plan of the action, or that a build follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan_id: Option<String>,
+    /// Deliverable of the action, or of which a build makes a further version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deliverable_id: Option<String>,
+    /// Action on plans or deliverables: `create`, `read`, `list`, `edit`, `rerun`, `set_current`,
+    /// `copy_version`, `delete_version`, `merge_versions` or `delete`; `create` by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// Version of the action; the current one by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Second version of `merge_versions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_version: Option<u64>,
+    /// Content of `edit`; the resolved content of `merge_versions`; the content of `create` that is
+    /// not made by a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
+    /// Request for an orchestration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orchestrate: Option<bool>,
+    /// Action of an orchestration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orchestration_action: Option<String>,
+    /// Request for a stream of events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<bool>,
+}
+
+impl Payload {
+    /// Returns `true` if it says nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A call of a tool that is requested.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ToolRequest {
+    /// Tool, as `server/tool`.
+    pub tool: String,
+    /// Arguments; without them a model takes them from the message of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Map<String, Value>>,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TaskResponse {
+    /// `true` if the request was fulfilled.
+    pub success: bool,
+    /// Mode, as requested.
+    pub mode: String,
+    /// Content of a successful answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
+    /// Agent, version, run, thread, usage, and what else is known of the answer.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+    /// Reason why the request was not fulfilled, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl TaskResponse {
+    /// Creates the answer to a request that was fulfilled.
+    #[must_use]
+    pub fn success(mode: Mode, content: Value, metadata: Map<String, Value>) -> Self {
+        let mode = mode.name().to_owned();
+        Self { success: true, mode, content: Some(content), metadata, error: None }
+    }
+
+    /// Creates the answer to a request that was not fulfilled.
+    pub fn failure(mode: impl Into<String>, error: impl Into<String>) -> Self {
+        Self {
+            success: false,
+            mode: mode.into(),
+            content: None,
+            metadata: Map::new(),
+            error: Some(error.into()),
+        }
+    }
+}
