@@ -1,10 +1,11 @@
-//! Agents that are defined in files.
+//! Agents that are defined in files, and the [`records`] that they make.
 //!
 //! A [`Definition`] is read from a folder with an `agent.yaml`, or from the text of one. Reading it
 //! executes nothing and fetches nothing. All problems of a definition are reported together, each
 //! with its line and column.
 
 mod definition;
+pub mod records;
 
 pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,

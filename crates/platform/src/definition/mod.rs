@@ -24,6 +24,11 @@ pub use transport::{
 use rules::Rules;
 use yaml::{Content, Node};
 
+/// Reads YAML as JSON, within the limits of definitions.
+pub(crate) fn read_yaml(text: &str) -> Result<serde_json::Value, Box<Problem>> {
+    Node::read(text).map(|node| node.to_json())
+}
+
 /// Reads a definition from the text of an `agent.yaml`.
 ///
 /// ```
