@@ -207,7 +207,9 @@ impl Model {
     ) -> NodeResult<Value> {
         let output = OutputSpec::of_schema(schema);
         if let Some(problem) = output.problem() {
-            return Err(NodeError::message(format!("`ask_value` does not take this schema: {problem}")));
+            return Err(NodeError::message(format!(
+                "`ask_value` does not take this schema: {problem}"
+            )));
         }
         self.answer_as(output, conversation).await
     }

@@ -139,11 +139,8 @@ impl Agent {
             RecordKind::Deliverable => &self.deliverable,
         };
         let unique = format!("{own}.{}.{}", self.slug, ctx.node());
-        let author = Author {
-            subject: &calls.principal.subject,
-            at: calls.clock.now(),
-            unique: &unique,
-        };
+        let author =
+            Author { subject: &calls.principal.subject, at: calls.clock.now(), unique: &unique };
         let title = new.title.clone();
         let new = NewVersion { agent: Some(self.slug.clone()), run, ..new };
         for write in version_writes(&at, &new, form, author).map_err(|error| error.fault())? {

@@ -1,4 +1,4 @@
-//! Agents that are defined in files.
+//! Agents that are defined in files, and the [`records`] that they make.
 //!
 //! A [`Definition`] is read from a folder with an `agent.yaml`, or from the text of one. Reading it
 //! executes nothing and fetches nothing. All problems of a definition are reported together, each
@@ -8,7 +8,7 @@ mod agent;
 mod context;
 mod definition;
 mod mode;
-mod records;
+pub mod records;
 mod runner;
 mod source;
 mod state;
@@ -16,11 +16,10 @@ mod state;
 pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
     Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
-    ExternalProtocol, FileText, ExternalTransport, FunctionTransport, HealthCheck, Llm, Location,
-    Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, ToolMode, Source, SourceKind, Transport,
-    TransportKind, read_definition, read_definitions, read_folder, schema,
+    ExternalProtocol, ExternalTransport, FileText, FunctionTransport, HealthCheck, Llm, Location,
+    Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, Source, SourceKind,
+    ToolMode, Transport, TransportKind, read_definition, read_definitions, read_folder, schema,
 };
 pub use mode::RequestError;
-pub use records::{Form, Record, RecordError, RecordId, RecordKind, RecordRef, Records};
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};

@@ -2,7 +2,7 @@
 
 use crate::agent::Agent;
 use crate::context::Template;
-use crate::definition::{AgentType, DefinitionFolder, DeliverableFormat, Deliverable};
+use crate::definition::{AgentType, DefinitionFolder};
 use crate::mode::RequestError;
 use crate::records::{ContentFormat, Form, RecordError};
 use crate::runner;
@@ -154,7 +154,10 @@ impl AgentProblem {
 
 impl Agents {
     /// Creates the agents of definitions.
-    pub fn new(definitions: impl IntoIterator<Item = DefinitionFolder>, services: Services) -> Self {
+    pub fn new(
+        definitions: impl IntoIterator<Item = DefinitionFolder>,
+        services: Services,
+    ) -> Self {
         let mut versions = Versions::default();
         definitions.into_iter().for_each(|folder| versions.add(folder));
         Self(Arc::new(Inner {
@@ -212,8 +215,7 @@ impl Agents {
         let definition = &folder.definition;
         let services = &self.0.services;
         let slug = || folder.slug.clone();
-        let unknown =
-            || RequestError::AgentType { name: definition.agent_type.name().to_owned() };
+        let unknown = || RequestError::AgentType { name: definition.agent_type.name().to_owned() };
         let runner = runner::find(definition.agent_type).ok_or_else(unknown)?;
         if !definition.skills.is_empty() {
             return Err(RequestError::NotBuilt { what: "skills" }.into());

@@ -15,7 +15,9 @@ pub(crate) fn plan_text(plan: Option<&Plan>) -> String {
     .to_owned();
     add_schema(&mut text, plan.schema.as_ref());
     if let Some(template) = &plan.template {
-        text.push_str(" Keep the headings of this template in their order, and replace its placeholders:\n\n");
+        text.push_str(
+            " Keep the headings of this template in their order, and replace its placeholders:\n\n",
+        );
         text.push_str(template);
     }
     text

@@ -1,7 +1,7 @@
 //! The parts of a context, fetched from their sources at the same time.
 
 use super::fit::{Kept, Piece, fit};
-use super::{instructions, record_content};
+use super::{instructions_now, record_content};
 use crate::agent::Agent;
 use crate::definition::{Source, SourceKind};
 use crate::records::{RecordKind, Records};
@@ -115,13 +115,16 @@ async fn fetch(
     let limit = source.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(match source.kind {
         SourceKind::Markdown => {
-            let text = instructions(agent, state, ctx)?;
-            Some(text).filter(|text| !text.is_empty()).map(|text| piece(String::new(), text))
+            let text = instructions_now(agent, state, ctx);
+            Some(text)
+                .filter(|text| !text.is_empty())
+                .map(|text| piece(String::new(), text))
                 .into_iter()
                 .collect()
         }
         SourceKind::Plan => {
-            let payload = crate::mode::payload_of(state.payload()).map_err(|error| error.fault())?;
+            let payload =
+                crate::mode::payload_of(state.payload()).map_err(|error| error.fault())?;
             let id = payload.plan_id.as_deref();
             let found = record_content(agent, RecordKind::Plan, id, ctx).await?;
             let plan = |found: crate::records::VersionContent| {

@@ -14,15 +14,22 @@ use crate::agent::Agent;
 use crate::records::{RecordId, RecordKind, RecordRef, Records, VersionContent};
 use crate::state::AgentState;
 use serde_json::{Map, Value, json};
-use weftwork_graph::{Ctx, NodeResult, State};
+use weftwork_graph::{Ctx, NodeResult, Once, State};
+use weftwork_types::message::Role;
 
 /// Returns the instructions of an agent for a request: its purpose and its `context`, whose
-/// placeholders are filled.
-pub(crate) fn instructions(
+/// placeholders are filled. They are recorded, so that a node that is executed again asks its model
+/// the same.
+pub(crate) async fn instructions(
     agent: &Agent,
     state: &State<AgentState>,
     ctx: &Ctx,
 ) -> NodeResult<String> {
+    let work = async |_| Ok(instructions_now(agent, state, ctx));
+    ctx.once(Once::new("instructions").reads(), work).await
+}
+
+fn instructions_now(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> String {
     let mut text = String::new();
     if let Some(description) = &agent.definition.agent_card.description {
         text = format!("You are {}. {description}.", agent.name()).replace("..", ".");
@@ -31,15 +38,15 @@ pub(crate) fn instructions(
         let own = context.fill(&values(agent, state, ctx));
         text = if text.is_empty() { own } else { format!("{text}\n\n{own}") };
     }
-    Ok(text)
+    text
 }
 
 /// The values of the placeholders.
 fn values(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> Value {
     let calls = ctx.calls();
-    let last = state.messages().iter().rev();
-    let last = last.clone().find(|message| message.role == weftwork_types::message::Role::User);
-    let date = calls.clock.now().to_string().chars().take(10).collect::<String>();
+    let last = state.messages().iter().rev().find(|message| message.role == Role::User);
+    let now = jiff::Timestamp::from_millisecond(calls.clock.now().0).unwrap_or_default();
+    let date: String = now.to_string().chars().take(10).collect();
     let mut values = Map::from_iter([
         ("agent".to_owned(), json!({"slug": agent.slug, "name": agent.name()})),
         ("user".to_owned(), json!({"subject": calls.principal.subject})),

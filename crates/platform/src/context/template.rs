@@ -28,11 +28,10 @@ enum Piece {
     Name(Vec<String>),
 }
 
-/// A placeholder whose name is not known, by its offset in the text.
+/// A placeholder whose name is not known, .
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UnknownName {
     pub(crate) name: String,
-    pub(crate) offset: usize,
 }
 
 impl Template {
@@ -43,7 +42,6 @@ impl Template {
     /// problem of the front matter.
     pub(crate) fn parse(text: &str) -> Result<Self, UnknownName> {
         let (own, body) = front_matter(text);
-        let skipped = text.len() - body.len();
         let mut pieces = Vec::new();
         let mut rest = body;
         let mut plain = String::new();
@@ -59,8 +57,7 @@ impl Template {
             let first = path.first().map(String::as_str).unwrap_or_default();
             let known = NAMES.iter().any(|(known, _)| *known == first) || own.contains_key(first);
             if !known {
-                let offset = skipped + (body.len() - rest.len()) + start;
-                return Err(UnknownName { name: name.to_owned(), offset });
+                return Err(UnknownName { name: name.to_owned() });
             }
             plain.push_str(&rest[..start]);
             if !plain.is_empty() {

@@ -11,12 +11,12 @@ mod transport;
 mod yaml;
 
 pub use file::{
-    AgentCard, AgentType, Definition, Deliverable, DeliverableFormat, Execution, Llm, Orchestration, OrchestrationMode, Plan, PlanFormat, ToolMode,
+    AgentCard, AgentType, Definition, Deliverable, DeliverableFormat, Execution, Llm,
+    Orchestration, OrchestrationMode, Plan, PlanFormat, ToolMode,
 };
 pub use folder::{DefinitionFolder, Definitions, FileText, read_definitions, read_folder};
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
-pub(crate) use source::parse_duration;
 pub use source::{Source, SourceKind};
 pub use transport::{
     ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
@@ -25,6 +25,11 @@ pub use transport::{
 
 use rules::Rules;
 use yaml::{Content, Node};
+
+/// Reads YAML as JSON, within the limits of definitions.
+pub(crate) fn read_yaml(text: &str) -> Result<serde_json::Value, Box<Problem>> {
+    Node::read(text).map(|node| node.to_json())
+}
 
 /// Reads a definition from the text of an `agent.yaml`.
 ///

@@ -1,11 +1,12 @@
 //! Rules between the keys of a definition.
 
 use super::file::{AgentType, Definition, DeliverableFormat, PlanFormat};
-use super::source::SourceKind;
 use super::problem::{Problem, ProblemKind};
 use super::schema::path_of;
+use super::source::SourceKind;
 use super::transport::{Authentication, AuthenticationType, TransportKind};
 use super::yaml::Node;
+use crate::context::{NAMES, Template};
 use serde_json::{Map, Value as Json};
 use url::Url;
 use weftwork_schema::Checker;
@@ -27,6 +28,7 @@ impl Rules<'_> {
         self.check_forms();
         self.check_agents();
         self.check_sources();
+        self.check_context();
     }
 
     fn problem(&self, kind: ProblemKind, pointer: &str) -> Problem {
@@ -216,6 +218,20 @@ impl Rules<'_> {
         if let Err(error) = Checker::compile(&Json::Object(schema.clone())) {
             self.report(ProblemKind::BadSchema, pointer, format!("a JSON Schema ({error})"));
         }
+    }
+
+    /// Checks the placeholders of the context.
+    fn check_context(&mut self) {
+        let Some(context) = &self.definition.context else { return };
+        let Err(unknown) = Template::parse(context) else { return };
+        let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
+        let problem = self.problem(ProblemKind::BadValue, "/context");
+        let problem = problem.found(format!("{{{{{}}}}}", unknown.name));
+        let problem = problem.nearest_of(&unknown.name, names.iter().copied());
+        let names = names.join("`, `");
+        self.problems.push(problem.expected(format!(
+            "a placeholder of `{names}`, or of the front matter; other text has no two braces"
+        )));
     }
 
     /// Checks that each source has what its kind needs, and nothing else.

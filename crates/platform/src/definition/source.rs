@@ -91,7 +91,7 @@ impl Source {
 }
 
 /// Parses a duration such as `90s` or `1m30s`. `None` for another text.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
     let mut rest = text;
     while !rest.is_empty() {

@@ -11,8 +11,8 @@ use std::fmt;
 pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of values in a file, those that aliases repeat included.
 const NODES_MAX: usize = 20_000;
-/// Maximum depth of nested values.
-const DEPTH_MAX: usize = 64;
+/// Maximum depth of nested values. A level needs about 45 kB of the stack in a build for tests.
+const DEPTH_MAX: usize = 32;
 /// Maximum number of aliases.
 const ALIASES_MAX: usize = 500;
 

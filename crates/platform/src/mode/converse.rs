@@ -14,7 +14,7 @@ pub(crate) async fn converse(
     agent: Deps<Arc<Agent>>,
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
-    let instructions = context::instructions(&agent, &state, &ctx)?;
+    let instructions = context::instructions(&agent, &state, &ctx).await?;
     let mut messages: Vec<Message> = Vec::new();
     if !instructions.is_empty() {
         messages.push(system(instructions)?);

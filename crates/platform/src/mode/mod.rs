@@ -51,9 +51,9 @@ pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestErr
         // Clients that only chat send messages.
         let is_chat = value.is_null() && input.get("messages").is_some();
         if !is_chat {
-            checker.check(value, weftwork_schema::Quotes::Values).map_err(|problem| {
-                RequestError::Input { agent: agent.slug.clone(), problem }
-            })?;
+            checker
+                .check(value, weftwork_schema::Quotes::Values)
+                .map_err(|problem| RequestError::Input { agent: agent.slug.clone(), problem })?;
         }
     }
     Ok(())

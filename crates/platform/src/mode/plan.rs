@@ -17,7 +17,7 @@ pub(crate) async fn plan(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
-    let mut instructions = context::instructions(&agent, &state, &ctx)?;
+    let mut instructions = context::instructions(&agent, &state, &ctx).await?;
     let id = payload.plan_id.as_deref();
     let present = match id {
         Some(_) => context::record_content(&agent, RecordKind::Plan, id, &ctx).await?,

@@ -10,7 +10,6 @@ use crate::state::AgentState;
 use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, Graph, InvalidGraph, Next, START, State};
 use weftwork_tools::ToolRunner;
-use weftwork_types::code::Fault;
 use weftwork_types::task::Mode;
 
 /// The runners, one line for each type.
@@ -53,7 +52,7 @@ pub(crate) fn compile(
     let usual = mode::usual(&modes);
     let mut graph = Graph::<AgentState>::new(agent.slug.clone())
         .version(agent.version.clone())
-        .with_shared(Arc::clone(&agent))
+        .with(Arc::clone(&agent))
         .with(tools.summaries())
         .with(tools)
         .check_input({
@@ -71,5 +70,5 @@ pub(crate) fn compile(
             _ => runner.converse(graph),
         };
     }
-    graph.build()
+    Ok(graph.build()?)
 }

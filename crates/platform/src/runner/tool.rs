@@ -83,10 +83,10 @@ fn requests_of(payload: &Payload) -> Vec<ToolRequest> {
     if !payload.tools.is_empty() {
         return payload.tools.clone();
     }
-    let one = payload.tool.as_ref().map(|tool| ToolRequest {
-        tool: tool.clone(),
-        arguments: payload.arguments.clone(),
-    });
+    let one = payload
+        .tool
+        .as_ref()
+        .map(|tool| ToolRequest { tool: tool.clone(), arguments: payload.arguments.clone() });
     one.into_iter().collect()
 }
 
@@ -153,11 +153,11 @@ async fn arguments_of(
         spec.name, spec.description
     );
     let messages = [system(text)?].into_iter().chain(asked.cloned()).collect();
-    agent.ask_value(messages, &spec.input_schema, ctx).await
+    agent.ask_value(messages, &spec.parameters, ctx).await
 }
 
 fn takes_nothing(spec: &ToolSpec) -> bool {
-    let properties = spec.input_schema.get("properties").and_then(Value::as_object);
+    let properties = spec.parameters.get("properties").and_then(Value::as_object);
     properties.is_none_or(Map::is_empty)
 }
 

@@ -1,6 +1,11 @@
-//! Definitions as others write them.
+//! Definitions as others write them, and records as people and runs change them.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod folders;
+mod records;
+mod records_check;
+mod records_conversation;
+mod records_history;
+mod records_merge;
 mod sound;
 mod wrong;

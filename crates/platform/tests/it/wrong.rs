@@ -77,6 +77,12 @@ fn files_that_are_made_to_do_harm_are_refused_in_bounded_time() {
     let deep = format!("type: context\nmetadata: {}{}\n", "[".repeat(5_000), "]".repeat(5_000));
     assert_eq!(bounded(&deep), [ProblemKind::Syntax].into());
 
+    for item in ["- ", "? ", "[", "{a: "] {
+        assert_eq!(bounded(&item.repeat(5_000)), [ProblemKind::Syntax].into(), "{item}");
+    }
+    let indented = (0..200).fold(String::new(), |text, level| text + &" ".repeat(level) + "a:\n");
+    assert_eq!(bounded(&indented), [ProblemKind::Syntax].into());
+
     let long = format!("type: context\ncontext: {}\n", "a".repeat(1 << 20));
     assert_eq!(bounded(&long), [ProblemKind::TooLarge].into());
 

@@ -1,0 +1,37 @@
+//! Records of conversations: plans and deliverables with their versions, and tasks.
+//!
+//! A record belongs to a thread and is deleted with it. It is one sequence of small events, to
+//! which its versions are appended; the contents of the versions are sequences of their own, so
+//! that a version is deleted with its content. A record belongs to the subject of its first
+//! version: for other subjects of the organisation it does not exist.
+
+mod action;
+mod check;
+mod conversation;
+mod error;
+mod heading;
+mod html;
+mod json_merge;
+mod merge;
+mod record;
+mod task;
+mod version;
+
+pub use action::{Edit, Merge, Records};
+pub use check::{ContentProblem, ContentRule, Form};
+pub use conversation::{
+    CONVERSATION, Conversation, ConversationPage, ConversationQuery, ConversationRecords,
+    NewConversation, conversation_thread, conversations, erase_conversation, export_conversation,
+    open_conversation, read_conversation,
+};
+pub use error::{Changed, MergeConflicts, RecordError};
+pub use merge::{ConflictLocation, MergeConflict, merge_contents};
+pub use record::{Record, RecordId, RecordKind, RecordRef};
+pub use task::{Task, TaskChange, TaskState, read_task, read_tasks, task_write};
+pub use version::{
+    Author, CONTENT_BYTES_MAX, ContentFormat, NewVersion, RECORDS_MAX, TITLE_CHARS_MAX,
+    VERSIONS_MAX, Version, VersionContent, version_writes,
+};
+
+/// Result of an operation on records.
+type Result<T> = std::result::Result<T, RecordError>;
