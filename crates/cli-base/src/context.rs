@@ -85,7 +85,10 @@ impl CommandContext {
         mut terminal: Terminal,
     ) -> Self {
         let own = makers.iter().map(|make| make(&config));
-        let agents = own.chain(config.remotes.agents()).collect();
+        // A folder that cannot be read is an error of the commands that open an app.
+        let definitions = config.read_definitions().unwrap_or_default();
+        let defined = AgentDef::of_definitions(&config, &definitions.sound);
+        let agents = own.chain(config.remotes.agents()).chain(defined).collect();
         let lasting = config.store.value != StorePlace::Memory;
         terminal.lasting = lasting;
         Self { config, flags, makers, agents, terminal, lasting }

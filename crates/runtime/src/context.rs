@@ -1,6 +1,7 @@
 //! Resources that all runs of a process share.
 
 use crate::dependencies::{MakeDependencies, Provided};
+use crate::graph_source::unversioned;
 use crate::ledger::StoreLedger;
 use crate::live_runs::LiveRuns;
 use crate::shutdown::Shutdown;
@@ -27,6 +28,8 @@ pub(crate) struct WorkerContext {
     pub(crate) thread_budget: Option<Limits>,
     /// Functions that make the dependencies of runs, by graph.
     pub(crate) dependencies: BTreeMap<String, MakeDependencies>,
+    /// Function that makes the dependencies of runs of the graphs of a source.
+    pub(crate) of_source: Option<MakeDependencies>,
     /// Function that adds dependencies to those of each run.
     pub(crate) provided: Provided,
     /// `true` if runs read their state back after each superstep.
@@ -71,7 +74,8 @@ impl WorkerContext {
         who: &Principal,
         run: &NewRun,
     ) -> Result<Dependencies, RuntimeError> {
-        let Some(function) = self.dependencies.get(&run.graph) else {
+        let of_source = self.of_source.as_ref().filter(|_| unversioned(&run.graph) != run.graph);
+        let Some(function) = self.dependencies.get(&run.graph).or(of_source) else {
             return Ok(Dependencies::new());
         };
         let made = function.make(who.clone(), run.clone()).await;

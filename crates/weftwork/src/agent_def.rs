@@ -15,6 +15,8 @@ pub struct AgentDef {
     id: String,
     about: String,
     make: Arc<Make>,
+    /// `true` if the graph source of an app has its graph.
+    is_defined: bool,
 }
 
 impl fmt::Debug for AgentDef {
@@ -30,7 +32,24 @@ impl AgentDef {
         make: impl Fn(Arc<dyn ChatModel>) -> G + Send + Sync + 'static,
     ) -> Self {
         let id = if name.contains(':') { name.to_owned() } else { format!("app:{name}") };
-        Self { id, about: String::new(), make: Arc::new(move |model| make(model).into_graph()) }
+        let make = Arc::new(move |model| make(model).into_graph());
+        Self { id, about: String::new(), make, is_defined: false }
+    }
+
+    /// Creates an agent whose graph an app finds in its graph source.
+    #[cfg(feature = "platform")]
+    pub(crate) fn defined<G: IntoGraph>(
+        id: &str,
+        make: impl Fn(Arc<dyn ChatModel>) -> G + Send + Sync + 'static,
+    ) -> Self {
+        Self { is_defined: true, ..Self::new(id, make) }
+    }
+
+    /// Returns `true` if the agent is defined in a file: its graph has versions, and organisations may
+    /// have their own.
+    #[must_use]
+    pub fn is_defined(&self) -> bool {
+        self.is_defined
     }
 
     /// Sets the description, one line.

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weftwork_agents::AgentRuntime;
 use weftwork_models::{ChatModel, ModelInfo};
-use weftwork_runtime::{EndedRun, Runtime, StartedRun, Thread};
+use weftwork_runtime::{EndedRun, Runtime, StartedRun, Thread, unversioned};
 use weftwork_store::{Store, StoreError, ThreadRow};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::{Message, Role};
@@ -61,6 +61,8 @@ pub struct App {
     limit: Option<Duration>,
     step_limit: Option<u32>,
     agents: Vec<AgentDef>,
+    #[cfg(feature = "platform")]
+    defined: weftwork_platform::Agents,
     who: Principal,
     clock: Arc<dyn Clock>,
     durability: Durability,
@@ -168,6 +170,13 @@ impl App {
         &self.agents
     }
 
+    /// The agents that are defined in files.
+    #[cfg(feature = "platform")]
+    #[must_use]
+    pub fn defined_agents(&self) -> &weftwork_platform::Agents {
+        &self.defined
+    }
+
     /// Finds an agent by name or id.
     ///
     /// # Errors
@@ -224,8 +233,8 @@ impl App {
     /// # Errors
     /// [`Error::Id`] if `thread` is not a valid id, [`Error::UnknownAgent`].
     pub fn thread_of(&self, agent: &str, thread: impl AsRef<str>) -> Result<Thread, Error> {
-        let agent = self.agent(agent)?.id();
-        let thread = self.runtime.thread(agent, thread)?.with_principal(self.who.clone());
+        let agent = self.agent_id(agent)?;
+        let thread = self.runtime.thread_for(&self.who, &agent, thread)?;
         let options = RunOptions { deadline: None, ..self.options() };
         let thread = thread.with_options(options);
         Ok(match self.limit {
@@ -309,6 +318,20 @@ impl App {
     /// [`Error::Run`] if the run does not exist or has ended.
     pub async fn cancel(&self, run: &RunRef) -> Result<(), Error> {
         Ok(self.runtime.cancel(&self.who, run).await?)
+    }
+
+    /// Returns the id of the graph of an agent, by name or id: one of the app, or one that is defined in
+    /// a file.
+    fn agent_id(&self, name: &str) -> Result<String, Error> {
+        let unknown = match self.agent(name) {
+            Ok(agent) => return Ok(agent.id().to_owned()),
+            Err(unknown) => unknown,
+        };
+        let plain = unversioned(name);
+        let listed = self.runtime.listed(&self.who);
+        let is_it = |id: &str| id == plain || id.split_once(':').is_some_and(|(_, own)| own == plain);
+        let found = listed.into_iter().find(|listed| is_it(&listed.id));
+        found.map(|listed| listed.id).ok_or(unknown)
     }
 
     async fn agent_of(&self, thread: &ThreadId) -> Result<String, Error> {

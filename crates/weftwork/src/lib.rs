@@ -34,6 +34,8 @@
 mod agent_def;
 mod app;
 pub mod config;
+#[cfg(feature = "platform")]
+mod definitions;
 #[cfg(feature = "local")]
 mod embedded;
 mod error;

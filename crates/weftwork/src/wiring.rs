@@ -77,6 +77,15 @@ impl Config {
         registry.with_settings(self.models.clone())
     }
 
+    /// As [`open_model`](Self::open_model), for callers that report errors of models.
+    #[cfg(feature = "platform")]
+    pub(crate) fn open_listed_model(
+        &self,
+        id: &str,
+    ) -> Result<Arc<dyn ChatModel>, weftwork_models::ModelError> {
+        self.models_on_demand().resolve(id)
+    }
+
     /// Opens a model by its id, `provider:model`; the name of a provider alone selects its default
     /// model.
     ///

@@ -137,6 +137,11 @@ async fn fetch(
             let records = Records::new(&*agent.store, &calls.principal, calls.clock.now());
             let all = records.list(RecordKind::Deliverable, ctx.thread()).await;
             let mut all = all.map_err(|error| error.fault())?;
+            // Those of a sub-agent that this run asked are a source of their own.
+            let run = calls.origin.run().map(|caller| &caller.run);
+            all.retain(|record| {
+                record.current_version().is_ok_and(|version| version.run.as_ref() != run)
+            });
             all.sort_by_key(|record| record.current_version().map(|version| version.at).ok());
             let mut pieces = Vec::new();
             for record in all.iter().rev().take(limit.unwrap_or(LIMIT)) {

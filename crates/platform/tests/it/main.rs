@@ -1,6 +1,8 @@
 //! Definitions as others write them, and records as people and runs change them.
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod agents;
+mod bench;
 mod folders;
 mod records;
 mod records_check;

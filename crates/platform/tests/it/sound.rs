@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use weftwork_platform::{AgentType, Location, Mode, read_definition, schema};
+use weftwork_platform::{AgentType, Location, read_definition, schema};
+use weftwork_types::task::Mode;
 
 /// The five examples of the format's first description. What they leave open is a name for a
 /// mapping: `{ /* mapping */ }`, and three dots for an expression.

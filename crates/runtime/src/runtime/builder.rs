@@ -53,6 +53,7 @@ pub struct RuntimeBuilder {
     items: Option<Arc<dyn ItemStore>>,
     rebuilds: bool,
     source: Option<Arc<dyn GraphSource>>,
+    of_source: Option<MakeDependencies>,
     graphs: Vec<(String, Result<CompiledGraph, InvalidGraph>)>,
     dependencies: BTreeMap<String, MakeDependencies>,
     remote_servers: RemoteServers,
@@ -86,6 +87,7 @@ impl RuntimeBuilder {
             items: None,
             rebuilds: false,
             source: None,
+            of_source: None,
             graphs: Vec::new(),
             dependencies: BTreeMap::new(),
             remote_servers: RemoteServers::default(),
@@ -177,6 +179,19 @@ impl RuntimeBuilder {
     pub fn graph_source(mut self, source: Arc<dyn GraphSource>) -> Self {
         self.source = Some(source);
         self
+    }
+
+    /// Sets the source of further graphs, with a function that makes the dependencies of their runs,
+    /// as that of [`graph_with`](Self::graph_with) does.
+    pub fn graph_source_with<F>(self, source: Arc<dyn GraphSource>, make: F) -> Self
+    where
+        F: Fn(&Principal, &NewRun) -> Result<Dependencies, DependencyError> + Send + Sync + 'static,
+    {
+        let make = MakeDependencies::new(move |who, run| {
+            let made = make(&who, &run);
+            Box::pin(std::future::ready(made))
+        });
+        Self { of_source: Some(make), ..self.graph_source(source) }
     }
 
     /// Sets the clock; the system clock by default.
@@ -323,6 +338,7 @@ impl RuntimeBuilder {
             thread_budget: self.thread_budget,
             rebuilds: self.rebuilds,
             dependencies: self.dependencies,
+            of_source: self.of_source,
             provided: Provided::default(),
             suspects: Arc::new(Semaphore::new(1)),
             attempts_max: self.attempts_max,

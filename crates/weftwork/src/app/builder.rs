@@ -224,6 +224,7 @@ impl AppBuilder {
         let graphs = self
             .agents
             .iter()
+            .filter(|agent| !agent.is_defined())
             .map(|agent| Ok((agent.id().to_owned(), agent.compile(Arc::clone(&model))?)))
             .collect::<Result<Vec<_>, AgentError>>()?;
         if let Some(rules) = &config.rules {
@@ -238,7 +239,7 @@ impl AppBuilder {
             None => config.store.value.open()?,
         };
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
-        let mut builder = Runtime::builder(store)
+        let mut builder = Runtime::builder(Arc::clone(&store))
             .clock(Arc::clone(&clock))
             .recovery(self.recovery.unwrap_or(usual));
         if let Some(budgets) = self.budgets {
@@ -256,6 +257,19 @@ impl AppBuilder {
         }
         for server in config.remotes.servers() {
             builder = builder.remote_server(server);
+        }
+        #[cfg(feature = "platform")]
+        let defined = {
+            let definitions = config.read_definitions()?.sound;
+            let store = Arc::clone(&store);
+            config.define_agents(definitions, Arc::clone(&model), store)
+        };
+        #[cfg(feature = "platform")]
+        {
+            let models = Arc::clone(&models);
+            let source = Arc::new(defined.clone());
+            builder = builder
+                .graph_source_with(source, move |who, run| models.dependencies(who, run));
         }
         for (id, graph) in graphs {
             let models = Arc::clone(&models);
@@ -276,6 +290,8 @@ impl AppBuilder {
             limit: None,
             step_limit: None,
             agents: self.agents,
+            #[cfg(feature = "platform")]
+            defined,
             who,
             clock,
             durability: self.durability,

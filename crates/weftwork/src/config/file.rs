@@ -45,6 +45,7 @@ pub(super) struct File {
     pub(super) store: Option<String>,
     pub(super) model_file: Option<String>,
     pub(super) policy: Option<String>,
+    pub(super) agents: Option<String>,
     pub(super) thread_budget: Option<String>,
     pub(super) egress: Egress,
     pub(super) providers: BTreeMap<String, ProviderOverride>,

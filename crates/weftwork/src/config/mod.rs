@@ -36,6 +36,8 @@ pub const POLICY_VARIABLE: &str = "WEFT_POLICY";
 /// Environment variable for the file of MCP servers. There is no entry for it in configuration files:
 /// the file of a foreign folder would start programs.
 pub const MCP_VARIABLE: &str = "WEFT_MCP";
+/// Environment variable for the folder of the definitions of agents.
+pub const AGENTS_VARIABLE: &str = "WEFT_AGENTS";
 /// Environment variable for the budget of a thread, such as `tokens=100000,usd=2`.
 pub const THREAD_BUDGET_VARIABLE: &str = "WEFT_THREAD_BUDGET";
 /// Environment variable for the store: `memory`, `sqlite:PATH` or the URL of a Postgres database.
@@ -51,6 +53,8 @@ pub const WEIGHTS_URL_VARIABLE: &str = "WEFT_MODEL_URL";
 
 /// The user's data directory below `HOME` if `XDG_DATA_HOME` is not set.
 const DATA_BELOW_HOME: &str = ".local/share";
+/// The folder of definitions of agents in the working directory.
+const LOCAL_AGENTS: &str = "agents";
 /// The configuration file in the working directory.
 pub const LOCAL_FILE: &str = "weft.toml";
 
@@ -154,6 +158,9 @@ pub struct Config {
     /// The MCP servers of the operator. The command line gives their allowed tools to its built-in
     /// agents.
     pub mcp: Option<McpTools>,
+    /// The folder of definitions of agents: by default the folder `agents` of the working directory, if
+    /// there is one.
+    pub agents: Option<Setting<PathBuf>>,
     /// The assistants of other servers. The command line offers them as agents.
     pub remotes: Remotes,
     /// Limits of all runs of a thread together, of those that this process executes.
@@ -207,6 +214,7 @@ impl Config {
             proxy: None,
             rules: None,
             mcp: None,
+            agents: None,
             remotes: Remotes::default(),
             thread_budget: None,
             providers,
@@ -263,6 +271,17 @@ impl Config {
         };
         let rules = pick(("--policy", &flags.policy), POLICY_VARIABLE, file.policy);
         let rules = rules.map(|setting| ToolRules::read(setting, surroundings)).transpose()?;
+        let agents = pick(("", &None), AGENTS_VARIABLE, file.agents);
+        let agents = match agents {
+            Some(Setting { value, origin }) => {
+                Some(Setting { value: located(&value, &origin, surroundings)?, origin })
+            }
+            None => {
+                let folder = Some(surroundings.folder.join(LOCAL_AGENTS));
+                let folder = folder.filter(|folder| folder.is_dir());
+                folder.map(|value| Setting { value, origin: Origin::Default })
+            }
+        };
         let mcp = pick(("--mcp", &flags.mcp), MCP_VARIABLE, None);
         let budget = ("--thread-budget", &flags.thread_budget);
         let budget = pick(budget, THREAD_BUDGET_VARIABLE, file.thread_budget);
@@ -291,6 +310,7 @@ impl Config {
             proxy,
             rules,
             mcp: None,
+            agents,
             remotes: Remotes::default(),
             thread_budget,
             providers,

@@ -1,0 +1,71 @@
+//! Agents that are defined in the folder of a configuration.
+
+use crate::config::{McpTools, ToolRules};
+use crate::{AgentDef, Config, Error};
+use std::sync::Arc;
+use weftwork_graph::InvalidGraph;
+use weftwork_models::ChatModel;
+use weftwork_platform::{AGENTS, Agents, DefinitionFolder, Definitions, Services, read_definitions};
+use weftwork_store::{MemoryStore, Store};
+
+impl Config {
+    /// Reads the definitions of agents in the folder of the configuration; none without a folder. A
+    /// definition with problems is left out, and does not affect the others.
+    ///
+    /// # Errors
+    /// [`Error::ConfigUnreadable`] if the folder cannot be read.
+    pub fn read_definitions(&self) -> Result<Definitions, Error> {
+        let Some(folder) = &self.agents else { return Ok(Definitions::default()) };
+        read_definitions(&folder.value).map_err(|problem| Error::ConfigUnreadable {
+            path: folder.value.clone(),
+            reason: problem.to_string(),
+        })
+    }
+
+    /// Creates the agents of definitions, with a model, and the tools and rules of the operator.
+    #[must_use]
+    pub fn define_agents(
+        &self,
+        definitions: Vec<DefinitionFolder>,
+        model: Arc<dyn ChatModel>,
+        store: Arc<dyn Store>,
+    ) -> Agents {
+        let (tools, of_their_tools) = self.mcp.as_ref().map(McpTools::parts).unwrap_or_default();
+        let rules = self.rules.as_ref().map(ToolRules::policy).unwrap_or_default();
+        let config = self.clone();
+        let services = Services {
+            model,
+            open_model: Arc::new(move |id| config.open_listed_model(id)),
+            tools,
+            policy: rules.then(of_their_tools),
+            store,
+        };
+        Agents::new(definitions, services)
+    }
+}
+
+impl AgentDef {
+    /// The agents of definitions that are for all organisations or for this one. An app resolves them
+    /// by itself.
+    #[must_use]
+    pub fn of_definitions(config: &Config, definitions: &[DefinitionFolder]) -> Vec<Self> {
+        let is_local = |folder: &&DefinitionFolder| folder.definition.organization.is_none();
+        let def = |folder: &DefinitionFolder| {
+            let slug = folder.slug.clone();
+            let config = config.clone();
+            let all = definitions.to_vec();
+            let make = move |model| {
+                let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+                let agents = config.define_agents(all.clone(), model, store);
+                let invalid = |text: String| InvalidGraph::new(weftwork_types::ErrorCode("W1035"), text);
+                let who = weftwork_types::Principal::local();
+                let folder = agents.definition(&who, &slug);
+                let folder = folder.ok_or_else(|| invalid(format!("there is no agent {slug}")))?;
+                agents.compile(&folder).map_err(|problem| invalid(problem.to_string()))
+            };
+            let about = folder.definition.agent_card.description.clone().unwrap_or_default();
+            Self::defined(&format!("{AGENTS}{}", folder.slug), make).about(about)
+        };
+        definitions.iter().filter(is_local).map(def).collect()
+    }
+}
