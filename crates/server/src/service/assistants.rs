@@ -34,7 +34,7 @@ pub(crate) struct Changes {
 impl Service {
     /// Returns the assistants of the hosted graphs and of clients.
     pub(crate) async fn assistants(&self) -> Result<Vec<Assistant>> {
-        let mut all: Vec<_> = self.names().map(|name| self.of_graph(name)).collect();
+        let mut all: Vec<_> = self.names().iter().map(|name| self.of_graph(name)).collect();
         let query = ItemQuery { limit: ASSISTANTS_MAX, ..ItemQuery::default() };
         let who = self.own()?;
         let within = Prefix::from(&assistants_namespace()?);
@@ -54,7 +54,7 @@ impl Service {
     }
 
     pub(super) async fn find_assistant(&self, id: Uuid) -> Result<Option<Assistant>> {
-        if let Some(name) = self.names().find(|name| ids::assistant_of(name) == id) {
+        if let Some(name) = self.names().iter().find(|name| ids::assistant_of(name) == id) {
             return Ok(Some(self.of_graph(name)));
         }
         let found =
@@ -65,7 +65,7 @@ impl Service {
     pub(super) fn of_graph(&self, name: &str) -> Assistant {
         let metadata = Map::from_iter([("created_by".to_owned(), "system".into())]);
         let first = Version::first(self.since());
-        let description = self.description_of(name).map(str::to_owned);
+        let description = self.description_of(name);
         let version = Version { name: name.to_owned(), description, metadata, ..first };
         let record = Record::new(name.to_owned(), version);
         Assistant { id: ids::assistant_of(name), record }
@@ -78,7 +78,7 @@ impl Service {
         accepts_existing: bool,
         changes: Changes,
     ) -> Result<Assistant> {
-        let graph = self.graph_of(changes.graph.as_deref().unwrap_or_default())?.to_owned();
+        let graph = self.graph_of(changes.graph.as_deref().unwrap_or_default())?;
         let id = match id {
             Some(id) => ids::parse_uuid("assistant", id)?,
             None => Uuid::new_v4(),
@@ -90,7 +90,7 @@ impl Service {
                 false => Err(ApiError::conflict(format!("Assistant {id} already exists"))),
             };
         }
-        if self.assistants().await?.len() >= ASSISTANTS_MAX + self.names().count() {
+        if self.assistants().await?.len() >= ASSISTANTS_MAX + self.names().len() {
             let detail = format!("there are {ASSISTANTS_MAX} assistants, the maximum; delete some");
             return Err(ApiError::invalid(detail));
         }
@@ -105,7 +105,7 @@ impl Service {
     /// Adds a version to an assistant.
     pub(crate) async fn change_assistant(&self, id: &str, changes: Changes) -> Result<Assistant> {
         let graph = match &changes.graph {
-            Some(graph) => Some(self.graph_of(graph)?.to_owned()),
+            Some(graph) => Some(self.graph_of(graph)?),
             None => None,
         };
         let _one_at_a_time = self.lock_assistants().await;
@@ -151,7 +151,7 @@ impl Service {
     /// Returns an assistant that clients may change.
     async fn own_assistant(&self, id: &str) -> Result<Assistant> {
         let assistant = self.assistant(id).await?;
-        if self.names().any(|name| ids::assistant_of(name) == assistant.id) {
+        if self.names().iter().any(|name| ids::assistant_of(name) == assistant.id) {
             let detail = format!(
                 "assistant {id} stands for the hosted graph `{}` and does not change; create \
                  another assistant of that graph",

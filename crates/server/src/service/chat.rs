@@ -122,7 +122,7 @@ impl Service {
         // The run of a repeated request is in the log already.
         let run = match is_repeated {
             true => begun.run,
-            false => self.log_run(begun, self.name_of(hosted.id)).run,
+            false => self.log_run(begun, self.name_of(&hosted.id)).run,
         };
         let (id, held) = match is_typed {
             true => (Some(run.run.to_string()), BTreeSet::new()),
@@ -168,14 +168,14 @@ impl Service {
 
     pub(super) async fn begin_run(
         &self,
-        hosted: &Hosted<'_>,
+        hosted: &Hosted,
         thread: &ThreadId,
         input: RunInput,
         options: RunOptions,
     ) -> Result<RunHandle> {
         self.require_for(&input)?;
         let caller = self.caller()?;
-        let opened = self.runtime().thread(hosted.id, thread.as_str())?;
+        let opened = self.runtime().thread_for(self.who(), &hosted.id, thread.as_str())?;
         let opened = opened.with_principal(self.who().clone());
         let run = opened.start(input).options(options).caller(caller);
         // The run continues without a follower.
@@ -401,14 +401,14 @@ impl Service {
 }
 
 /// Returns the name of the channel of messages of a graph.
-pub(super) fn messages_channel<'a>(hosted: &Hosted<'a>) -> Option<&'a str> {
-    let graph = hosted.graph;
+pub(super) fn messages_channel(hosted: &Hosted) -> Option<&str> {
+    let graph = &hosted.graph;
     graph.plan().channel_names().find(|name| graph.holds_messages(name))
 }
 
 /// Returns the input of a message of the user. Ids of clients are not used: a message with the id of
 /// another one would replace it.
-fn input_of_message(hosted: &Hosted<'_>, id: MessageId, parts: Vec<Part>) -> Result<RunInput> {
+fn input_of_message(hosted: &Hosted, id: MessageId, parts: Vec<Part>) -> Result<RunInput> {
     let channel = messages_channel(hosted).ok_or_else(|| {
         ApiError::invalid(format!(
             "graph `{}` has no channel of messages, which a chat needs; start a run of it instead",

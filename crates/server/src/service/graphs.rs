@@ -6,59 +6,86 @@ use crate::translate::assistant::Assistant;
 use crate::translate::schema;
 use serde_json::{Map, Value};
 use weftwork_graph::CompiledGraph;
+use weftwork_runtime::unversioned;
 
-/// A hosted graph.
-pub(super) struct Hosted<'a> {
-    pub(super) id: &'a str,
-    pub(super) graph: &'a CompiledGraph,
+/// A hosted graph, under the id by which runs request it.
+pub(super) struct Hosted {
+    pub(super) id: String,
+    pub(super) graph: CompiledGraph,
 }
 
 impl Service {
-    /// Returns the name of a graph under which clients know it.
+    /// Returns the name of a graph under which clients know it. Versions of a graph have one name.
     pub(crate) fn name_of<'a>(&'a self, graph: &'a str) -> &'a str {
-        self.state.names.get(graph).map_or(graph, String::as_str)
+        let names = &self.state.names;
+        if let Some(name) = names.get(graph) {
+            return name;
+        }
+        let graph = unversioned(graph);
+        let plain = graph.split_once(':').map_or(graph, |(_, plain)| plain);
+        if names.values().any(|name| name == plain) { graph } else { plain }
     }
 
     /// Returns the description of the hosted graph with a name.
-    pub(super) fn description_of(&self, name: &str) -> Option<&str> {
-        let descriptions = self.state.settings.descriptions.iter();
-        let mut of_name = descriptions.filter(|(id, _)| self.name_of(id) == name);
-        of_name.next().map(|(_, description)| description.as_str())
+    pub(super) fn description_of(&self, name: &str) -> Option<String> {
+        let own = self.state.settings.descriptions.iter();
+        if let Some((_, description)) = own.clone().find(|(id, _)| self.name_of(id) == name) {
+            return Some(description.clone());
+        }
+        let listed = self.state.runtime.listed(self.who());
+        let found = listed.into_iter().find(|listed| self.name_of(&listed.id) == name);
+        found.map(|listed| listed.description).filter(|description| !description.is_empty())
     }
 
-    /// Returns the names of the hosted graphs.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.state.names.values().map(String::as_str)
+    /// Returns the names of the graphs of the server, and of those that the organisation of the client
+    /// has.
+    pub(super) fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.state.names.values().cloned().collect();
+        let listed = self.state.runtime.listed(self.who());
+        names.extend(listed.iter().map(|listed| self.name_of(&listed.id).to_owned()));
+        names
     }
 
     /// Returns the name of a hosted graph, given its name or id.
-    pub(super) fn graph_of(&self, graph: &str) -> Result<&str> {
-        let found = self.state.names.iter().find(|(id, name)| *id == graph || *name == graph);
-        found.map(|(_, name)| name.as_str()).ok_or_else(|| {
-            let known: Vec<_> = self.names().map(|name| format!("'{name}'")).collect();
-            ApiError::missing(format!(
-                "Graph '{graph}' not found. Expected one of: [{}]",
-                known.join(", ")
-            ))
-        })
+    pub(super) fn graph_of(&self, graph: &str) -> Result<String> {
+        let own = self.state.names.iter().find(|(id, name)| *id == graph || *name == graph);
+        if let Some((_, name)) = own {
+            return Ok(name.clone());
+        }
+        let listed = self.state.runtime.listed(self.who());
+        let named = |id: &str| id == graph || self.name_of(id) == graph;
+        if let Some(found) = listed.iter().find(|listed| named(&listed.id)) {
+            return Ok(self.name_of(&found.id).to_owned());
+        }
+        let known: Vec<_> = self.names().iter().map(|name| format!("'{name}'")).collect();
+        Err(ApiError::missing(format!(
+            "Graph '{graph}' not found. Expected one of: [{}]",
+            known.join(", ")
+        )))
     }
 
-    /// Returns a hosted graph by its name.
-    pub(super) fn hosted(&self, name: &str) -> Result<Hosted<'_>> {
-        let found = self.state.runtime.graphs().find(|(id, _)| self.name_of(id) == name);
-        let (id, graph) = found.ok_or_else(|| {
+    /// Returns a hosted graph by its name; of a graph with versions, the current one.
+    pub(super) fn hosted(&self, name: &str) -> Result<Hosted> {
+        let runtime = &self.state.runtime;
+        if let Some((id, graph)) = runtime.graphs().find(|(id, _)| self.name_of(id) == name) {
+            return Ok(Hosted { id: id.to_owned(), graph: graph.clone() });
+        }
+        let listed = runtime.listed(self.who());
+        let found = listed.into_iter().find(|listed| self.name_of(&listed.id) == name);
+        let found = found.ok_or_else(|| {
             ApiError::missing(format!("graph `{name}` is not hosted by this server"))
         })?;
-        Ok(Hosted { id, graph })
+        let graph = runtime.resolve(self.who(), &found.id)?.graph;
+        Ok(Hosted { id: found.id, graph })
     }
 
     /// Returns the assistant that a request names by its UUID, or by the name of its graph.
     pub(super) async fn chosen(&self, assistant: &str) -> Result<Assistant> {
         if let Ok(name) = self.graph_of(assistant) {
-            return Ok(self.of_graph(name));
+            return Ok(self.of_graph(&name));
         }
         let Ok(id) = uuid::Uuid::try_parse(assistant) else {
-            let known: Vec<_> = self.names().collect();
+            let known = self.names();
             return Err(ApiError::invalid(format!(
                 "Invalid assistant: '{assistant}'. Must be either:\n- A valid assistant UUID, or\n- \
                  One of the registered graphs: {}",
@@ -79,7 +106,7 @@ impl Service {
     pub(crate) async fn schemas(&self, assistant: &str) -> Result<Value> {
         let assistant = self.chosen(assistant).await?;
         let name = assistant.record.graph();
-        Ok(schema::schemas_to_json(name, self.hosted(name)?.graph))
+        Ok(schema::schemas_to_json(name, &self.hosted(name)?.graph))
     }
 
     /// Returns the schemas of the subgraphs of an assistant by their namespaces: of one, or of all
@@ -93,7 +120,7 @@ impl Service {
         let assistant = self.assistant(assistant).await?;
         let mut found = Map::new();
         let graph = self.hosted(assistant.record.graph())?.graph;
-        add_subgraphs(graph, "", recurse || namespace.is_some(), &mut found);
+        add_subgraphs(&graph, "", recurse || namespace.is_some(), &mut found);
         if let Some(namespace) = namespace {
             let below = format!("{namespace}|");
             found.retain(|name, _| name == namespace || recurse && name.starts_with(&below));

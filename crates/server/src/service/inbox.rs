@@ -123,7 +123,7 @@ impl Service {
         let options = RunOptions { multitask: Multitask::Reject, ..options };
         let input = RunInput::answers(BTreeMap::from([(id, answer)]));
         let begun = self.begin_run(&hosted, &thread, input, options).await?;
-        Ok(self.log_run(begun, self.name_of(hosted.id)).run)
+        Ok(self.log_run(begun, self.name_of(&hosted.id)).run)
     }
 
     /// Replaces decisions in the shape of LangChain by decisions of approvals, if the thread waits for
@@ -131,7 +131,7 @@ impl Service {
     /// they are.
     pub(super) async fn read_decisions(
         &self,
-        hosted: &Hosted<'_>,
+        hosted: &Hosted,
         thread: &ThreadId,
         at: Option<CheckpointId>,
         input: RunInput,
@@ -154,11 +154,11 @@ impl Service {
     /// does not exist has none; the run is refused.
     async fn asked_at(
         &self,
-        hosted: &Hosted<'_>,
+        hosted: &Hosted,
         thread: &ThreadId,
         at: CheckpointId,
     ) -> Result<Vec<Interrupt>> {
-        let opened = self.runtime().thread(hosted.id, thread.as_str())?;
+        let opened = self.runtime().thread_for(self.who(), &hosted.id, thread.as_str())?;
         let opened = opened.with_principal(self.who().clone());
         match opened.view().at(at).state().await {
             Err(RuntimeError::UnknownCheckpoint { .. }) => Ok(Vec::new()),

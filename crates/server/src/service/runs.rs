@@ -82,7 +82,7 @@ impl Service {
         let mut options = body.options(&assistant, self.now())?;
         let mut ignored = Ignored::default();
         let mut ids = NewIds::of_request(&thread, body.idempotency_key.as_deref());
-        let input = body.input(hosted.graph, &mut ids, &mut ignored)?;
+        let input = body.input(&hosted.graph, &mut ids, &mut ignored)?;
         self.require_for(&input)?;
         if let Some(within) = &options.within
             && matches!(input, RunInput::Start { .. })

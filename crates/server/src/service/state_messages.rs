@@ -55,7 +55,8 @@ impl Service {
         let opened = self.open(thread)?;
         let Some(at) = at else { return Ok(Vec::new()) };
         let Some((opened, graph)) = opened else { return Ok(Vec::new()) };
-        let Some(channel) = messages_channel(&self.hosted(graph)?) else { return Ok(Vec::new()) };
+        let hosted = self.hosted(graph)?;
+        let Some(channel) = messages_channel(&hosted) else { return Ok(Vec::new()) };
         let mut values = opened.view().at(at).state().await?.values;
         let stored = values.get_mut(channel).map(serde_json::Value::take).unwrap_or_default();
         let stored = stored.as_array().cloned().unwrap_or_default();

@@ -23,7 +23,7 @@ impl Service {
         row: &'a ThreadRow,
     ) -> Result<Option<(Thread, &'a str)>, RuntimeError> {
         let Some(graph) = &row.graph else { return Ok(None) };
-        let opened = self.runtime().thread(graph, row.id.as_str())?;
+        let opened = self.runtime().thread_for(self.who(), graph, row.id.as_str())?;
         Ok(Some((opened.with_principal(self.who().clone()), self.name_of(graph))))
     }
 

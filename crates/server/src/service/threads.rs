@@ -92,7 +92,7 @@ impl Service {
         }
         refuse_reserved(&metadata)?;
         let graph = match metadata.get("graph_id").and_then(Value::as_str) {
-            Some(name) => Some(self.hosted(self.graph_of(name)?)?.id.to_owned()),
+            Some(name) => Some(self.hosted(&self.graph_of(name)?)?.id),
             None if supersteps.is_empty() => None,
             None => return Err(ApiError::invalid("`supersteps` need `metadata.graph_id`")),
         };

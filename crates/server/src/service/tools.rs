@@ -21,7 +21,7 @@ impl Service {
         let assistant = self.chosen(assistant).await?;
         let graph = self.hosted(assistant.record.graph())?.graph;
         let mut found = Vec::new();
-        add_tools(graph, None, &mut found);
+        add_tools(&graph, None, &mut found);
         let tools: Vec<Value> = found.iter().map(tool_to_json).collect();
         Ok(json!({"tools": tools, "requests": requests(&found)}))
     }
