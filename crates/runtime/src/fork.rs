@@ -208,7 +208,9 @@ fn continue_thread(
     let thread = ThreadRow { id, created_at: now, updated_at: now, wakes_at, metadata, ..thread };
     let runs = vec![last];
     let usage = Vec::new();
-    ThreadExport { thread, runs, interrupts, calls, kept, usage }
+    // Plans and deliverables are those of the thread in which they were made.
+    let records = Vec::new();
+    ThreadExport { thread, runs, interrupts, calls, kept, usage, records }
 }
 
 async fn check_free(store: &dyn Store, who: &Principal, to: &ThreadId) -> Result<(), RuntimeError> {
@@ -247,7 +249,8 @@ fn copy_up_to(
     let interrupts = Vec::new();
     let calls = Vec::new();
     let usage = Vec::new();
-    let mut copied = ThreadExport { thread, runs, interrupts, calls, kept, usage };
+    let records = Vec::new();
+    let mut copied = ThreadExport { thread, runs, interrupts, calls, kept, usage, records };
     let referenced: BTreeSet<_> = copied.spoken().collect();
     copied.kept.blobs.retain(|(hash, _)| referenced.contains(hash));
     copied

@@ -228,6 +228,8 @@ cases! { $
     sequences::names_of_sequences_have_limits,
     sequences::organisations_have_their_own_sequences,
     sequences::remote_threads_become_deletions_with_their_thread,
+    sequences::of_two_writers_of_a_record_one_wins,
+    sequences::records_of_a_thread_are_deleted_with_it,
     usage::a_fact_is_recorded_once,
     usage::facts_outlive_their_thread,
     transfer::a_whole_thread_has_everything_in_order,
@@ -235,6 +237,7 @@ cases! { $
     transfer::a_thread_that_was_put_goes_on,
     transfer::a_thread_is_put_only_where_none_is,
     transfer::parts_that_do_not_belong_together_are_refused,
+    transfer::records_go_with_their_thread_and_can_be_changed_there,
     items::items_go_elsewhere_just_as_they_are,
     items::items_that_are_there_with_another_content_stay,
 }

@@ -10,8 +10,8 @@ use weftwork_store::Store;
 use weftwork_store::StoreError;
 use weftwork_store::remote::{forget_deletion, record_of, recorded, remote_deletions};
 use weftwork_store::sequence::{
-    Content, SEQUENCE_BYTES_MAX, SEQUENCE_ROWS_MAX, Sequence, SequenceQuery, SequenceRow,
-    SequenceWrite,
+    Content, EXPORTED_KINDS, KINDS_OF_THREADS, PLANS, RECORD_CONTENTS, SEQUENCE_BYTES_MAX,
+    SEQUENCE_ROWS_MAX, Sequence, SequenceQuery, SequenceRow, SequenceWrite,
 };
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::port::{RemoteAddress, RemoteThreadRecord};
@@ -200,6 +200,74 @@ pub(super) async fn organisations_have_their_own_sequences(store: Arc<dyn Store>
     store.commit(&them, &claim, with(writes)).await.expect("commits");
     assert_eq!(store.effect_version(&them, &to("mail", "ada")).await, Ok(1));
     assert_eq!(in_mail(&*store, "ada").await, ["ada 1 ours"]);
+}
+
+pub(super) async fn of_two_writers_of_a_record_one_wins(store: Arc<dyn Store>) {
+    let plan = to(PLANS, "t/p");
+    let add = |text: &str, expected: u64| {
+        let body = to(RECORD_CONTENTS, &format!("t/plan/p/{text}"));
+        vec![
+            SequenceWrite::append(plan.clone(), content(text)).expecting(expected),
+            SequenceWrite::replace(body, content(text)),
+        ]
+    };
+    apply(&*store, add("a", 0)).await;
+    apply(&*store, add("b", 1)).await;
+    let late = store.write_sequences(&us(), add("late", 1), Timestamp(1_300)).await;
+    assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
+    assert_eq!(texts(&*store, SequenceQuery::all(PLANS)).await, ["t/p 1 a", "t/p 2 b"]);
+    let contents = ["t/plan/p/a 1 a", "t/plan/p/b 1 b"];
+    assert_eq!(texts(&*store, SequenceQuery::all(RECORD_CONTENTS)).await, contents);
+    // A run appends without an expectation, between a read and the write that expects it.
+    let claim = begin(&*store, "t", "r").await;
+    write(&*store, &claim, with(vec![SequenceWrite::append(plan.clone(), content("run"))])).await;
+    let late = store.write_sequences(&us(), add("late", 2), Timestamp(1_300)).await;
+    assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
+    // A version is deleted with its content, or neither is.
+    let body = to(RECORD_CONTENTS, "t/plan/p/a");
+    let delete = |expected| {
+        let event = SequenceWrite::append(plan.clone(), content("gone")).expecting(expected);
+        vec![event, SequenceWrite::delete(body.clone(), u64::MAX)]
+    };
+    let late = store.write_sequences(&us(), delete(2), Timestamp(1_300)).await;
+    assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
+    assert_eq!(texts(&*store, SequenceQuery::of(body.clone(), 0)).await.len(), 1);
+    apply(&*store, delete(3)).await;
+    assert!(read(&*store, SequenceQuery::of(body.clone(), 0)).await.is_empty());
+    assert_eq!(store.effect_version(&us(), &plan).await, Ok(4));
+}
+
+pub(super) async fn records_of_a_thread_are_deleted_with_it(store: Arc<dyn Store>) {
+    assert!(EXPORTED_KINDS.iter().all(|kind| KINDS_OF_THREADS.contains(kind)));
+    let them = principal("them");
+    let writes = |thread: &str| -> Vec<_> {
+        let thread = super::fixture::thread(thread);
+        let key = format!("{}/p", thread.to_key());
+        let append = |kind| SequenceWrite::append(to(kind, &key), content("x"));
+        KINDS_OF_THREADS.into_iter().map(append).collect()
+    };
+    // Threads whose names begin alike, and the same thread of another organisation.
+    for (who, thread, run) in [(us(), "t", "r1"), (us(), "t-2", "r2"), (them.clone(), "t", "r3")] {
+        let claim = begin_as(&*store, &who, new_run(thread, run)).await;
+        store.commit(&who, &claim, with(writes(thread))).await.expect("commits");
+        let finish = Some(weftwork_types::run::RunOutcome::cancelled());
+        store.commit(&who, &claim, Commit { finish, ..commit(1_500) }).await.expect("commits");
+    }
+    let left = async |who: &Principal| {
+        let mut keys = Vec::new();
+        for kind in KINDS_OF_THREADS {
+            let rows = store.sequence_rows(who, SequenceQuery::all(kind)).await.expect("reads");
+            keys.extend(rows.into_iter().map(|row| row.sequence.key));
+        }
+        keys
+    };
+    assert_eq!(left(&us()).await.len(), 2 * KINDS_OF_THREADS.len());
+    store.delete_thread(&us(), &super::fixture::thread("t")).await.expect("deletes");
+    assert_eq!(left(&us()).await, vec!["t-2/p"; KINDS_OF_THREADS.len()]);
+    assert_eq!(left(&them).await, vec!["t/p"; KINDS_OF_THREADS.len()]);
+    // A thread of the same name begins with the first version of its records.
+    let version = store.effect_version(&us(), &to(PLANS, "t/p")).await;
+    assert_eq!(version, Ok(0));
 }
 
 /// A thread on another server with a number, as long as the ids that are drawn.

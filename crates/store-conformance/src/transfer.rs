@@ -9,6 +9,9 @@ use weftwork_store::Store;
 use weftwork_store::StoreError;
 use weftwork_store::invariants;
 use weftwork_store::memory::MemoryStore;
+use weftwork_store::sequence::{
+    Content, DELIVERABLES, PLANS, RECORD_CONTENTS, Sequence, SequenceQuery, SequenceWrite, TASKS,
+};
 use weftwork_store::{CheckpointBatch, NewCheckpoint, NewPending, Pending};
 use weftwork_store::{ExportThreads, ImportThreads, ThreadExport};
 use weftwork_types::canonical::{Hash, hash_bytes};
@@ -35,6 +38,26 @@ fn part(of: u128, what: Pending, body: &str, blobs: &[&[u8]]) -> NewPending {
 
 fn blob(body: &[u8]) -> (Hash, Vec<u8>) {
     (hash_bytes(body), body.to_vec())
+}
+
+/// Returns writes of two plans, a deliverable and a task, of which one content was deleted.
+fn records(thread_id: &str) -> Vec<SequenceWrite> {
+    let to = |kind: &str, name: &str| Sequence::new(kind, format!("{thread_id}/{name}"));
+    let content = |text: &str| Content { format: 1, bytes: text.as_bytes().to_vec() };
+    vec![
+        SequenceWrite::append(to(PLANS, "p"), content("one")),
+        SequenceWrite::append(to(PLANS, "p"), Content { format: 7, bytes: vec![0, 255] }),
+        SequenceWrite::append(to(PLANS, "B"), content("first by its bytes")),
+        SequenceWrite::append(to(DELIVERABLES, "d"), content("old")),
+        SequenceWrite::replace(to(DELIVERABLES, "d"), content("new")),
+        SequenceWrite::append(to(TASKS, "r"), content("done")),
+        SequenceWrite::replace(to(RECORD_CONTENTS, "plan/p/v1"), content("gone")),
+        SequenceWrite::delete(to(RECORD_CONTENTS, "plan/p/v1"), u64::MAX),
+        SequenceWrite::replace(to(RECORD_CONTENTS, "plan/p/v2"), content("text")),
+        // No record of the thread, and none that is exported.
+        SequenceWrite::append(Sequence::new(PLANS, format!("{thread_id}-2/p")), content("other")),
+        SequenceWrite::append(to("mail", "p"), content("mail")),
+    ]
 }
 
 /// Creates a thread with rows in every table: a run that ended at two questions, and an unfinished
@@ -69,6 +92,7 @@ async fn fill(store: &dyn Store, thread_id: &str) {
         Commit {
             batch: batch.into(),
             events: vec![custom_event(1), custom_event(2)],
+            sequence_writes: records(thread_id),
             ..commit(1_100)
         },
     )
@@ -119,6 +143,19 @@ pub(super) async fn a_whole_thread_has_everything_in_order(store: Arc<dyn Store>
         .collect();
     let expected = [(1, "an older one"), (2, "from outside"), (2, "a task"), (2, "another task")];
     assert_eq!(pending, expected.map(|(of, body)| (of, body.into())));
+    let found = whole.records.iter().map(|row| {
+        let Sequence { kind, key } = &row.sequence;
+        format!("{kind} {key} {} {:?} {}", row.version, row.at, row.content.bytes.len())
+    });
+    let expected = [
+        "thread:content t/plan/p/v2 1 Timestamp(1100) 4",
+        "thread:deliverable t/d 2 Timestamp(1100) 3",
+        "thread:plan t/B 1 Timestamp(1100) 18",
+        "thread:plan t/p 1 Timestamp(1100) 3",
+        "thread:plan t/p 2 Timestamp(1100) 2",
+        "thread:task t/r 1 Timestamp(1100) 4",
+    ];
+    assert_eq!(found.collect::<Vec<_>>(), expected);
     assert_eq!(whole.kept.blobs.len(), 3);
     assert!(whole.kept.layouts.is_empty(), "the graph crate knows which those are");
     let missing = store.export_thread(&us(), &thread("other")).await;
@@ -180,6 +217,7 @@ pub(super) async fn a_thread_is_put_only_where_none_is(store: Arc<dyn Store>) {
     assert_eq!(put, Err(invariants::thread_exists(&thread("t"))));
     let mut renamed = whole.clone();
     renamed.thread.id = thread("u");
+    renamed.records.clear();
     for run in &mut renamed.runs {
         run.row.new.at.thread = thread("u");
     }
@@ -195,6 +233,7 @@ pub(super) async fn a_thread_is_put_only_where_none_is(store: Arc<dyn Store>) {
     let mut nameless = whole;
     nameless.thread.id = thread("v");
     nameless.runs.clear();
+    nameless.records.clear();
     let put = store.import_thread(&us(), nameless).await;
     assert_eq!(
         put,
@@ -209,12 +248,15 @@ pub(super) async fn parts_that_do_not_belong_together_are_refused(store: Arc<dyn
     fill(&*store, "t").await;
     let whole = read(&*store, "t").await;
     let them = principal("them");
-    let bad: [fn(&mut ThreadExport); 5] = [
+    let bad: [fn(&mut ThreadExport); 8] = [
         |whole| whole.runs[0].row.new.at.thread = thread("other"),
         |whole| whole.runs.reverse(),
         |whole| drop(whole.runs[0].events.remove(1)),
         |whole| drop(whole.kept.blobs.remove(1)),
         |whole| whole.kept.blobs[0].1.push(0),
+        |whole| whole.records[0].sequence.key = "other/plan/p/v2".to_owned(),
+        |whole| whole.records[0].sequence.kind = "mail".to_owned(),
+        |whole| whole.records.push(whole.records[0].clone()),
     ];
     for change in bad {
         let mut changed = whole.clone();
@@ -223,4 +265,29 @@ pub(super) async fn parts_that_do_not_belong_together_are_refused(store: Arc<dyn
         assert!(matches!(put, Err(StoreError::Corrupt { .. })), "{put:?}");
     }
     assert_eq!(store.threads(&them, 0, 9).await, Ok(Vec::new()));
+}
+
+pub(super) async fn records_go_with_their_thread_and_can_be_changed_there(store: Arc<dyn Store>) {
+    fill(&*store, "t").await;
+    let whole = read(&*store, "t").await;
+    let them = principal("them");
+    // What an earlier thread left in the same place is no part of it.
+    let plan = Sequence::new(PLANS, "t/p");
+    let content = |text: &str| Content { format: 1, bytes: text.as_bytes().to_vec() };
+    let left = SequenceWrite::append(plan.clone(), content("left"));
+    store.write_sequences(&them, vec![left], Timestamp(1)).await.expect("writes");
+    store.import_thread(&them, whole.clone()).await.expect("puts");
+    let rows = |who| store.sequence_rows(who, SequenceQuery::of(plan.clone(), 0));
+    let us = us();
+    let ours = rows(&us).await;
+    assert_eq!(ours.as_ref().map(Vec::len), Ok(2));
+    assert_eq!(rows(&them).await, ours);
+    assert_eq!(store.effect_version(&them, &plan).await, Ok(2));
+    let next = SequenceWrite::append(plan.clone(), content("three")).expecting(2);
+    store.write_sequences(&them, vec![next.clone()], Timestamp(2)).await.expect("writes");
+    let late = store.write_sequences(&them, vec![next], Timestamp(2)).await;
+    assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
+    assert_eq!(rows(&us).await, ours);
+    let there = store.export_thread(&them, &thread("t")).await.expect("reads");
+    assert_eq!(there.records.len(), whole.records.len() + 1);
 }

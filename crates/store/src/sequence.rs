@@ -44,6 +44,9 @@ pub const KINDS_OF_THREADS: [&str; 7] = [
     RECORD_CONTENTS,
 ];
 
+/// Kinds of the sequences that are exported with their thread.
+pub const EXPORTED_KINDS: [&str; 4] = [PLANS, DELIVERABLES, TASKS, RECORD_CONTENTS];
+
 /// Returns the lowest and the highest key of the sequences of a thread.
 #[must_use]
 pub fn of_thread(thread: &ThreadId) -> (String, String) {

@@ -3,6 +3,7 @@
 use crate::StoreError;
 use crate::checkpoint::CheckpointBatch;
 use crate::record::{InterruptRow, RunRow, StoredEvent, ThreadRow, UsageRow};
+use crate::sequence::{EXPORTED_KINDS, SequenceRow, of_thread};
 use crate::table::Result;
 use std::collections::BTreeSet;
 use weftwork_types::canonical::{Hash, hash_bytes};
@@ -28,6 +29,8 @@ pub struct ThreadExport {
     pub kept: CheckpointBatch,
     /// Usage of the runs, ordered by start time.
     pub usage: Vec<UsageRow>,
+    /// Records of the sequences of the [exported kinds](EXPORTED_KINDS), by sequence and version.
+    pub records: Vec<SequenceRow>,
 }
 
 /// A run with its events.
@@ -81,6 +84,7 @@ impl ThreadExport {
         self.sort();
         self.check_runs()?;
         self.check_blobs()?;
+        self.check_records()?;
         Ok(self)
     }
 
@@ -98,6 +102,7 @@ impl ThreadExport {
             rows.sort_unstable_by_key(|(hash, _)| *hash);
             rows.dedup_by_key(|(hash, _)| *hash);
         }
+        self.records.sort_by(|a, b| (&a.sequence, a.version).cmp(&(&b.sequence, b.version)));
     }
 
     fn check_runs(&self) -> Result<()> {
@@ -127,6 +132,27 @@ impl ThreadExport {
             }
         }
         Ok(())
+    }
+
+    fn check_records(&self) -> Result<()> {
+        let (first, last) = of_thread(&self.thread.id);
+        let keys = first..=last;
+        let is_ours = |row: &&SequenceRow| {
+            let kind = row.sequence.kind.as_str();
+            EXPORTED_KINDS.contains(&kind) && keys.contains(&row.sequence.key) && row.version > 0
+        };
+        if let Some(row) = self.records.iter().find(|row| !is_ours(row)) {
+            let key = &row.sequence.key;
+            return Err(self.corrupt(format!("record {key:?} does not belong to the thread")));
+        }
+        let name = |row: &SequenceRow| (row.sequence.clone(), row.version);
+        match self.records.windows(2).find(|two| name(&two[0]) == name(&two[1])) {
+            Some(two) => {
+                let key = &two[0].sequence.key;
+                Err(self.corrupt(format!("record {key:?} has one version twice")))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_blobs(&self) -> Result<()> {

@@ -7,8 +7,8 @@ use weftwork_store::Result;
 use weftwork_store::columns;
 use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::sequence::{
-    Change, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable, SequenceWrite,
-    check_name, of_thread, wrong_version,
+    Change, EXPORTED_KINDS, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable,
+    SequenceWrite, check_name, of_thread, wrong_version,
 };
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
@@ -104,6 +104,41 @@ pub(crate) fn deletes_of(org: &OrgId, thread: &ThreadId) -> Vec<Ask> {
     std::iter::once(moves).chain(kinds.map(ask)).collect()
 }
 
+/// Returns the statement that reads the records that are exported with a thread.
+pub(crate) fn exported(org: &OrgId, thread: &ThreadId) -> Ask {
+    let (first, last) = of_thread(thread);
+    let kinds: Vec<String> = EXPORTED_KINDS.map(str::to_owned).into();
+    let sql = "SELECT kind, key, version, at, format, content FROM effects
+               WHERE org = $1 AND kind = ANY ($2) AND key BETWEEN $3 AND $4
+               ORDER BY kind, key, version";
+    ask!(sql, text(org), kinds, first, last)
+}
+
+/// Returns the statements that replace the records of sequences by those of an imported thread.
+pub(crate) fn imports(org: &OrgId, rows: &[SequenceRow]) -> Vec<Ask> {
+    let mut asks = Vec::new();
+    for rows in rows.chunk_by(|a, b| a.sequence == b.sequence) {
+        let Some(last) = rows.last() else { continue };
+        let Sequence { kind, key } = last.sequence.clone();
+        let sql = "DELETE FROM effects WHERE org = $1 AND kind = $2 AND key = $3";
+        asks.push(ask!(sql, text(org), kind.clone(), key.clone()));
+        let sql = "INSERT INTO sequences (org, kind, key, version) VALUES ($1, $2, $3, $4)
+                   ON CONFLICT (org, kind, key) DO UPDATE
+                   SET version = greatest(sequences.version, excluded.version)";
+        asks.push(ask!(sql, text(org), kind, key, int(last.version)));
+        for row in rows {
+            let Sequence { kind, key } = row.sequence.clone();
+            let sql = "INSERT INTO effects (org, kind, key, version, at, format, content)
+                       VALUES ($1, $2, $3, $4, $5, $6, $7)";
+            let format = i64::from(row.content.format);
+            let bytes = row.content.bytes.clone();
+            let version = int(row.version);
+            asks.push(ask!(sql, text(org), kind, key, version, row.at.0, format, bytes));
+        }
+    }
+    asks
+}
+
 fn one(org: &OrgId, number: usize, write: &SequenceWrite, at: Timestamp) -> Result<Ask> {
     check_name(&write.to)?;
     let sql = "SELECT apply_effect($1, $2, $3, $4, $5, $6, $7, $8, $9)";
@@ -137,6 +172,6 @@ pub(crate) async fn checked<T>(
     Err(error.into())
 }
 
-fn read(row: &Row) -> Result<SequenceRow> {
+pub(crate) fn read(row: &Row) -> Result<SequenceRow> {
     columns::read_sequence_row(row)
 }

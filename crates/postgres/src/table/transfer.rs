@@ -5,7 +5,9 @@ use crate::error::Done;
 use crate::pool::Before;
 use crate::row::{At, bytes, int, json, text};
 use crate::store::PostgresStore;
-use crate::table::{accept, calls, checkpoint_write, events, interrupts, runs, threads, usage};
+use crate::table::{
+    accept, calls, checkpoint_write, events, interrupts, runs, sequences, threads, usage,
+};
 use tokio_postgres::Row;
 use weftwork_store::Result;
 use weftwork_store::columns;
@@ -69,9 +71,10 @@ async fn read(conn: &mut Conn, org: &OrgId, id: &ThreadId) -> Done<ThreadExport>
             of(PENDING),
             of(BLOBS),
             usage::of_thread(org, id),
+            sequences::exported(org, id),
         ])
         .await?;
-    let [thread, run_rows, events, asked, called, checkpoints, pending, blobs, used] =
+    let [thread, run_rows, events, asked, called, checkpoints, pending, blobs, used, records] =
         found.as_slice()
     else {
         return Err(At::new("threads", id).corrupt("an answer is missing").into());
@@ -101,6 +104,7 @@ async fn read(conn: &mut Conn, org: &OrgId, id: &ThreadId) -> Done<ThreadExport>
         calls: called.iter().map(|row| calls::read(row, id)).collect::<Result<_>>()?,
         kept,
         usage: used.iter().map(usage::read).collect::<Done<_>>()?,
+        records: records.iter().map(sequences::read).collect::<Result<_>>()?,
     };
     Ok(whole.checked()?)
 }
@@ -221,6 +225,7 @@ fn inserts(org: &OrgId, whole: &ThreadExport, mark: &[u8]) -> Result<Vec<Ask>> {
     for row in &whole.usage {
         asks.push(usage::record(org, row)?);
     }
+    asks.extend(sequences::imports(org, &whole.records));
     Ok(asks)
 }
 

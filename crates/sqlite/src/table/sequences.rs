@@ -6,8 +6,8 @@ use weftwork_store::Result;
 use weftwork_store::columns;
 use weftwork_store::remote::{REMOTE_DELETIONS, REMOTE_ID_CHARS, REMOTE_THREADS};
 use weftwork_store::sequence::{
-    Change, Content, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable,
-    SequenceWrite, of_thread, version_after,
+    Change, Content, EXPORTED_KINDS, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow,
+    SequenceTable, SequenceWrite, of_thread, version_after,
 };
 use weftwork_types::{BoxFuture, OrgId, Principal, ThreadId, Timestamp};
 
@@ -125,6 +125,33 @@ pub(crate) fn delete_of(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Do
     Ok(())
 }
 
+/// Returns the records that are exported with a thread.
+pub(crate) fn exported(
+    conn: &Connection,
+    org: &OrgId,
+    thread: &ThreadId,
+) -> Done<Vec<SequenceRow>> {
+    let (first, last) = of_thread(thread);
+    let sql = "SELECT * FROM effects WHERE org = ?1 AND kind = ?2 AND key BETWEEN ?3 AND ?4
+               ORDER BY key, version";
+    let mut rows = Vec::new();
+    for kind in EXPORTED_KINDS {
+        rows.extend(row::all(conn, sql, params![org.as_str(), kind, first, last], read)?);
+    }
+    Ok(rows)
+}
+
+/// Replaces the records of sequences by those of an imported thread.
+pub(crate) fn import(conn: &Connection, org: &OrgId, rows: &[SequenceRow]) -> Done<()> {
+    for row in rows {
+        delete(conn, org, &row.sequence, u64::MAX)?;
+    }
+    for SequenceRow { sequence, version, at, content } in rows {
+        insert(conn, org, &NewEffect { sequence, version: *version, content, at: *at })?;
+    }
+    Ok(())
+}
+
 /// A record to be written, with the version of its sequence after the write.
 struct NewEffect<'a> {
     sequence: &'a Sequence,
@@ -142,7 +169,7 @@ fn insert(conn: &Connection, org: &OrgId, new: &NewEffect<'_>) -> Done<()> {
     let values = params![org, kind, key, version, at.0, content.format, content.bytes];
     row::execute(conn, sql, values)?;
     let sql = "INSERT INTO sequences (org, kind, key, version) VALUES (?1, ?2, ?3, ?4)
-               ON CONFLICT (org, kind, key) DO UPDATE SET version = excluded.version";
+               ON CONFLICT (org, kind, key) DO UPDATE SET version = max(version, excluded.version)";
     row::execute(conn, sql, params![org, kind, key, version])?;
     Ok(())
 }

@@ -5,7 +5,9 @@ use crate::row::{self, At};
 use crate::store::SqliteStore;
 use crate::table::block::Other;
 use crate::table::compact::Call;
-use crate::table::{accept, calls, checkpoint_write, interrupts, log, runs, threads, usage};
+use crate::table::{
+    accept, calls, checkpoint_write, interrupts, log, runs, sequences, threads, usage,
+};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
 use weftwork_store::Result;
@@ -61,7 +63,8 @@ fn read(conn: &Connection, org: &OrgId, id: &ThreadId) -> Done<ThreadExport> {
     let calls = calls::of_thread(conn, org, id)?;
     let usage = usage::of_thread(conn, org, id)?;
     let kept = kept(conn, org, id)?;
-    Ok(ThreadExport { thread, runs, interrupts, calls, kept, usage }.checked()?)
+    let records = sequences::exported(conn, org, id)?;
+    Ok(ThreadExport { thread, runs, interrupts, calls, kept, usage, records }.checked()?)
 }
 
 fn params_of<'a>(org: &'a OrgId, id: &'a ThreadId) -> [&'a str; 2] {
@@ -139,6 +142,7 @@ fn put(conn: &Connection, org: &OrgId, whole: &ThreadExport) -> Done<()> {
     }
     put_calls(conn, org, whole)?;
     checkpoint_write::put_batch(conn, org, id, &whole.kept)?;
+    sequences::import(conn, org, &whole.records)?;
     whole.usage.iter().try_for_each(|row| usage::record(conn, org, row))
 }
 

@@ -4,8 +4,8 @@ use super::scope::{Need, Scope};
 use super::{Backend, TableStore, Tables, partial_scope};
 use crate::remote::{REMOTE_DELETIONS, REMOTE_THREADS, deletion_key};
 use crate::sequence::{
-    Change, Content, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow, SequenceTable,
-    SequenceWrite, check_all, of_thread,
+    Change, Content, EXPORTED_KINDS, KINDS_OF_THREADS, Sequence, SequenceQuery, SequenceRow,
+    SequenceTable, SequenceWrite, check_all, of_thread,
 };
 use crate::table::Result;
 use std::collections::BTreeMap;
@@ -70,17 +70,53 @@ impl Sequences {
         }
     }
 
+    /// Returns the records that are exported with a thread.
+    pub(super) fn exported(&self, org: &OrgId, thread: &ThreadId) -> Vec<SequenceRow> {
+        let (first, last) = of_thread(thread);
+        let mut rows = Vec::new();
+        for kind in EXPORTED_KINDS {
+            let first = first.clone();
+            let query =
+                SequenceQuery { first, last: Some(last.clone()), ..SequenceQuery::all(kind) };
+            rows.extend(self.select(org, &query));
+        }
+        rows
+    }
+
+    /// Replaces the records of sequences by those of an imported thread.
+    pub(super) fn import(&mut self, org: &OrgId, rows: Vec<SequenceRow>) {
+        for SequenceRow { sequence, .. } in &rows {
+            if let Some(records) = self.0.get_mut(&(org.clone(), sequence.clone())) {
+                records.rows.clear();
+            }
+        }
+        for SequenceRow { sequence, version, at, content } in rows {
+            let records = self.0.entry((org.clone(), sequence)).or_default();
+            records.version = records.version.max(version);
+            records.rows.insert(version, (at, content));
+        }
+    }
+
     fn version(&self, org: &OrgId, sequence: &Sequence) -> u64 {
         self.0.get(&(org.clone(), sequence.clone())).map_or(0, |records| records.version)
     }
 
     fn read(&self, org: &OrgId, query: &SequenceQuery) -> Vec<SequenceRow> {
+        self.select(org, query).take(query.reads()).collect()
+    }
+
+    /// Returns all records that a query selects, without its limit.
+    fn select<'a>(
+        &'a self,
+        org: &'a OrgId,
+        query: &'a SequenceQuery,
+    ) -> impl Iterator<Item = SequenceRow> + 'a {
         let first = (org.clone(), Sequence::new(query.kind.clone(), query.first.clone()));
-        let sequences = self.0.range(first..).take_while(|((owner, sequence), _)| {
+        let sequences = self.0.range(first..).take_while(move |((owner, sequence), _)| {
             let within = query.last.as_ref().is_none_or(|last| sequence.key <= *last);
             owner == org && sequence.kind == query.kind && within
         });
-        let rows = sequences.flat_map(|((_, sequence), records)| {
+        sequences.flat_map(|((_, sequence), records)| {
             let after = if sequence.key == query.first { query.after } else { 0 };
             let rows = records.rows.iter().filter(move |(version, _)| **version > after);
             rows.map(|(version, (at, content))| SequenceRow {
@@ -89,8 +125,7 @@ impl Sequences {
                 at: *at,
                 content: content.clone(),
             })
-        });
-        rows.take(query.reads()).collect()
+        })
     }
 }
 

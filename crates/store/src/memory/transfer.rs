@@ -40,6 +40,12 @@ fn needs(who: &Principal, whole: &ThreadExport) -> Scope {
         scope.add(Need::run(org, &new.at.run));
         scope.extend(new.options.idempotency_key.iter().map(|key| Need::request_key(org, key)));
     }
+    let sequences = whole.records.chunk_by(|a, b| a.sequence == b.sequence);
+    scope.extend(sequences.filter_map(|rows| rows.first()).map(|row| Need::Sequence {
+        org: org.clone(),
+        sequence: row.sequence.clone(),
+        up_to: u64::MAX,
+    }));
     scope.extend(whole.usage.iter().map(|row| Need::usage(org, &row.fact.invocation_id)));
     scope
 }
@@ -59,6 +65,7 @@ fn read(tables: &Tables, who: &Principal, id: &ThreadId) -> Result<ThreadExport>
         calls: thread.calls.iter().map(|(_, call)| call.clone()).collect(),
         kept: tables.checkpoints.all_of(&who.org, id),
         usage: super::read::usage(tables, &who.org, is_ours),
+        records: tables.sequences.exported(&who.org, id),
     })
 }
 
@@ -91,6 +98,7 @@ fn put(tables: &mut Tables, who: &Principal, whole: ThreadExport) -> Result<()> 
         runs.push(Run { row, subject, number: tables.run_count, events, pieces });
     }
     tables.checkpoints.put_batch(org, &id, whole.kept);
+    tables.sequences.import(org, whole.records);
     for row in whole.usage {
         let key = (org.clone(), row.fact.invocation_id.clone());
         tables.usage.entry(key).or_insert(row);

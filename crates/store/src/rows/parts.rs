@@ -6,7 +6,7 @@ use super::{Key, KeyRange, Order, Rows};
 use crate::memory::scope::Part;
 use crate::record::RunRow;
 use crate::remote::{REMOTE_DELETIONS, REMOTE_THREADS, deletion_key};
-use crate::sequence::{KINDS_OF_THREADS, Sequence, of_thread as keys_of_thread};
+use crate::sequence::{EXPORTED_KINDS, KINDS_OF_THREADS, Sequence, of_thread as keys_of_thread};
 use crate::table::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use weftwork_types::canonical::Hash;
@@ -30,6 +30,9 @@ impl<R: Rows> Loader<'_, R> {
                 let blobs = self.references(org, thread);
                 let keys = blobs.iter().map(|hash| of_hash(kind::BLOB, org, hash));
                 self.load_keys(keys.collect()).await?;
+                for name in EXPORTED_KINDS {
+                    self.load_sequences(org, thread, name).await?;
+                }
                 self.load_usage_of_thread(org, thread).await
             }
             Part::Events { run, after, limit } => {
@@ -112,28 +115,41 @@ impl<R: Rows> Loader<'_, R> {
             self.load_prefix(of_thread(kind, org, thread)).await?;
         }
         self.load_checkpoints(org, thread).await?;
-        let (first, last) = keys_of_thread(thread);
-        for name in KINDS_OF_THREADS.into_iter().chain([REMOTE_THREADS]) {
-            let start = of_org(kind::SEQUENCE, org).text(name);
-            let KeyRange { first: from, .. } = start.clone().text(&first).range();
-            let KeyRange { end, .. } = start.text(&last).range();
-            for (key, value) in self.scan_all(KeyRange { first: from, end }).await? {
-                let (_, mut parts) = key.parts();
-                let found = (parts.text(), parts.text(), parts.text());
-                let (_, _, Some(name_of_key)) = found else {
-                    return Err(corrupt(&key, "it names no sequence"));
-                };
-                self.expected.insert(key, Some(value));
-                let sequence = Sequence::new(name, name_of_key);
-                self.load_sequence(org, &sequence, u64::MAX).await?;
-                if name == REMOTE_THREADS {
-                    let moved = Sequence::new(REMOTE_DELETIONS, deletion_key(&sequence.key));
-                    let workers = Principal::of_workers().org;
-                    self.load_sequence(&workers, &moved, u64::MAX).await?;
-                }
-            }
+        for name in KINDS_OF_THREADS {
+            self.load_sequences(org, thread, name).await?;
+        }
+        let workers = Principal::of_workers().org;
+        for remote in self.load_sequences(org, thread, REMOTE_THREADS).await? {
+            let moved = Sequence::new(REMOTE_DELETIONS, deletion_key(&remote.key));
+            self.load_sequence(&workers, &moved, u64::MAX).await?;
         }
         Ok(())
+    }
+
+    /// Loads the sequences of a kind of a thread with their records, and returns their names.
+    async fn load_sequences(
+        &mut self,
+        org: &OrgId,
+        thread: &ThreadId,
+        name: &str,
+    ) -> Result<Vec<Sequence>> {
+        let (first, last) = keys_of_thread(thread);
+        let start = of_org(kind::SEQUENCE, org).text(name);
+        let KeyRange { first: from, .. } = start.clone().text(&first).range();
+        let KeyRange { end, .. } = start.text(&last).range();
+        let mut loaded = Vec::new();
+        for (key, value) in self.scan_all(KeyRange { first: from, end }).await? {
+            let (_, mut parts) = key.parts();
+            let found = (parts.text(), parts.text(), parts.text());
+            let (_, _, Some(name_of_key)) = found else {
+                return Err(corrupt(&key, "it names no sequence"));
+            };
+            self.expected.insert(key, Some(value));
+            let sequence = Sequence::new(name, name_of_key);
+            self.load_sequence(org, &sequence, u64::MAX).await?;
+            loaded.push(sequence);
+        }
+        Ok(loaded)
     }
 
     async fn load_checkpoints(&mut self, org: &OrgId, thread: &ThreadId) -> Result<()> {

@@ -5,7 +5,7 @@
 //! the run. Items follow the threads, in batches that each close with a line `end`. The last line
 //! holds the numbers of threads and items, so that a truncated file is detected.
 //!
-//! Format 1 has no items.
+//! Format 1 has no items, and formats 1 and 2 have no records of threads.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -14,16 +14,17 @@ use std::borrow::Cow;
 use std::time::Duration;
 use weftwork_store::items::{Indexing, Item, StoredItem};
 use weftwork_store::{
-    InterruptRow, NewCheckpoint, NewPending, Pending, RunRow, StoredEvent, ThreadRow, UsageRow,
+    Content, InterruptRow, NewCheckpoint, NewPending, Pending, RunRow, Sequence, SequenceRow,
+    StoredEvent, ThreadRow, UsageRow,
 };
-use weftwork_types::CheckpointId;
 use weftwork_types::canonical::{Hash, hash_bytes};
 use weftwork_types::port::CallRecord;
+use weftwork_types::{CheckpointId, Timestamp};
 
 /// The format name in the header.
 pub(super) const FORMAT: &str = "weftwork-export";
 /// The format version that this program writes, and the newest that it reads.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// Maximum number of items in a batch, which is imported in one transaction.
 pub(super) const ITEMS_AT_ONCE: usize = 1_000;
@@ -32,6 +33,9 @@ pub(super) const ITEM_BYTES_AT_ONCE: usize = 8 << 20;
 
 /// The format version of an export without items.
 pub(super) const WITHOUT_ITEMS: u32 = 1;
+
+/// The format version of an export without records of threads.
+pub(super) const WITHOUT_RECORDS: u32 = 2;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Header {
@@ -53,6 +57,7 @@ pub(super) enum Line<'a> {
     Blob(Hashed<'a>),
     Names(Hashed<'a>),
     Usage(Box<UsageRow>),
+    Record(Record<'a>),
     Item(Box<Kept>),
     End(End),
     Done {
@@ -125,6 +130,41 @@ pub(super) struct Part<'a> {
 pub(super) struct Hashed<'a> {
     hash: Hash,
     body: Bytes<'a>,
+}
+
+/// A record of a sequence that belongs to the thread.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record<'a> {
+    kind: Cow<'a, str>,
+    key: Cow<'a, str>,
+    version: u64,
+    at: Timestamp,
+    format: u32,
+    bytes: Bytes<'a>,
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn of(row: &'a SequenceRow) -> Self {
+        let SequenceRow { sequence: Sequence { kind, key }, version, at, content } = row;
+        Self {
+            kind: kind.as_str().into(),
+            key: key.as_str().into(),
+            version: *version,
+            at: *at,
+            format: content.format,
+            bytes: Bytes(content.bytes.as_slice().into()),
+        }
+    }
+
+    pub(super) fn row(self) -> SequenceRow {
+        SequenceRow {
+            sequence: Sequence::new(self.kind, self.key),
+            version: self.version,
+            at: self.at,
+            content: Content { format: self.format, bytes: self.bytes.0.into_owned() },
+        }
+    }
 }
 
 /// The end of a thread or of a batch of items.

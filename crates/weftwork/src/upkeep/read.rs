@@ -189,6 +189,7 @@ impl<R: BufRead> Lines<'_, R> {
             calls: Vec::new(),
             kept: CheckpointBatch::default(),
             usage: Vec::new(),
+            records: Vec::new(),
         };
         loop {
             let line = self.next()?;
@@ -221,6 +222,7 @@ impl<R: BufRead> Lines<'_, R> {
                 Line::Checkpoint(new) => whole.kept.checkpoints.push(new.row()),
                 Line::Pending(part) => whole.kept.pending.push(part.row()),
                 Line::Usage(row) => whole.usage.push(*row),
+                Line::Record(record) => whole.records.push(record.row()),
                 Line::Thread(_) | Line::Item(_) | Line::End(_) | Line::Done { .. } => {
                     return Err(self.bad("the thread before this line has no end"));
                 }

@@ -1,7 +1,8 @@
 //! Export of a store.
 
 use super::line::{
-    Checkpoint, End, FORMAT, Hashed, Header, Kept, Line, Part, Run, Sum, VERSION, WITHOUT_ITEMS,
+    Checkpoint, End, FORMAT, Hashed, Header, Kept, Line, Part, Record, Run, Sum, VERSION,
+    WITHOUT_ITEMS, WITHOUT_RECORDS,
 };
 use super::with_names;
 use crate::Error;
@@ -9,6 +10,7 @@ use serde::Serialize;
 use std::io::Write;
 use weftwork_graph::SystemClock;
 use weftwork_store::items::StoredItem;
+use weftwork_store::sequence::{EXPORTED_KINDS, SequenceQuery, of_thread};
 use weftwork_store::{RunExport, Store, StoreError, ThreadExport, invariants};
 use weftwork_types::port::Clock;
 use weftwork_types::{Principal, ThreadId};
@@ -44,7 +46,11 @@ pub async fn export(
         Some(named) => named.to_vec(),
         None => super::all_threads(store, who).await?,
     };
-    let version = if threads.is_some() { WITHOUT_ITEMS } else { VERSION };
+    let version = match threads {
+        _ if has_records(store, who, threads).await? => VERSION,
+        Some(_) => WITHOUT_ITEMS,
+        None => WITHOUT_RECORDS,
+    };
     line(out, &Header { format: FORMAT.to_owned(), version }, None)?;
     let mut written = Export::default();
     for id in &all {
@@ -69,6 +75,33 @@ pub async fn export(
     Ok(written)
 }
 
+/// Returns `true` if the exported threads have records, which older programs do not read.
+async fn has_records(
+    store: &dyn Store,
+    who: &Principal,
+    threads: Option<&[ThreadId]>,
+) -> Result<bool, Error> {
+    for kind in EXPORTED_KINDS {
+        let all = SequenceQuery { limit: 1, ..SequenceQuery::all(kind) };
+        let queries = match threads {
+            Some(named) => named
+                .iter()
+                .map(|thread| {
+                    let (first, last) = of_thread(thread);
+                    SequenceQuery { first, last: Some(last), ..all.clone() }
+                })
+                .collect(),
+            None => vec![all],
+        };
+        for query in queries {
+            if !store.sequence_rows(who, query).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Fails if a live process executes a run of the thread.
 async fn free(store: &dyn Store, who: &Principal, whole: &ThreadExport) -> Result<(), Error> {
     let Some(open) = whole.runs.iter().find(|run| !run.row.status.is_final()) else {
@@ -81,7 +114,7 @@ async fn free(store: &dyn Store, who: &Principal, whole: &ThreadExport) -> Resul
 }
 
 fn thread(out: &mut impl Write, whole: ThreadExport) -> Result<(), Error> {
-    let ThreadExport { thread, runs, interrupts, calls, kept, usage } = whole;
+    let ThreadExport { thread, runs, interrupts, calls, kept, usage, records } = whole;
     let mut sum = Sum::new();
     let mut put = |of: &Line<'_>| line(out, of, Some(&mut sum));
     put(&Line::Thread(thread))?;
@@ -100,6 +133,7 @@ fn thread(out: &mut impl Write, whole: ThreadExport) -> Result<(), Error> {
     kept.checkpoints.iter().try_for_each(|new| put(&Line::Checkpoint(Checkpoint::of(new))))?;
     kept.pending.iter().try_for_each(|part| put(&Line::Pending(Part::of(part))))?;
     usage.into_iter().try_for_each(|row| put(&Line::Usage(Box::new(row))))?;
+    records.iter().try_for_each(|row| put(&Line::Record(Record::of(row))))?;
     line(out, &Line::End(End::of(&sum)), None)
 }
 

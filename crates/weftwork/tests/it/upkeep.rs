@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use weftwork::runtime::{check_names, check_rows};
+use weftwork::store::sequence::PLANS;
 use weftwork::store::{
-    Commit, ExportThreads, ItemRef, ItemTable, JournalRead, MemoryStore, Namespace, NewRun,
-    ReadRuns, StoreError, Ttl, WorkerRow, Workers, WriteRuns,
+    Commit, Content, ExportThreads, ItemRef, ItemTable, JournalRead, MemoryStore, Namespace,
+    NewRun, ReadRuns, Sequence, SequenceQuery, SequenceTable, SequenceWrite, StoreError, Ttl,
+    WorkerRow, Workers, WriteRuns,
 };
 use weftwork::types::caller::Caller;
 use weftwork::types::canonical::hash_bytes;
@@ -104,6 +106,44 @@ async fn an_export_of_format_1_is_read_and_written_again() {
         assert_eq!(problems, []);
         assert!(!store.calls(&who, &thread).await.expect("reads").is_empty());
     }
+}
+
+#[tokio::test]
+async fn records_of_a_thread_go_with_its_export() {
+    let store = MemoryStore::new();
+    import(&store, GOLDEN).await.expect("imports");
+    let who = Principal::local();
+    let named = async |thread: &str| {
+        let threads = [ThreadId::new(thread).expect("an id")];
+        let mut out = Vec::new();
+        let done = upkeep::export(&store, &who, Some(&threads), &mut out, |_| ()).await;
+        done.expect("exports");
+        String::from_utf8(out).expect("lines of text")
+    };
+    let plan = Sequence::new(PLANS, "parked/p");
+    for text in ["one", "two"] {
+        let content = Content { format: 1, bytes: text.as_bytes().to_vec() };
+        let write = SequenceWrite::append(plan.clone(), content);
+        store.write_sequences(&who, vec![write], Timestamp(5)).await.expect("writes");
+    }
+    let text = export(&store).await.expect("exports");
+    assert!(text.starts_with("{\"format\":\"weftwork-export\",\"version\":3}\n"), "{text}");
+    let line = "{\"record\":{\"kind\":\"thread:plan\",\"key\":\"parked/p\",\"version\":2,\"at\":5,\"format\":1,\"bytes\":\"dHdv\"}}\n";
+    assert!(text.contains(line), "{text}");
+    let other = MemoryStore::new();
+    assert_eq!(import(&other, &text).await.expect("imports").put, 2);
+    assert_eq!(export(&other).await.expect("exports"), text);
+    let rows = other.sequence_rows(&who, SequenceQuery::of(plan, 0)).await.expect("reads");
+    assert_eq!(rows.len(), 2);
+    assert_eq!(import(&other, &text).await.expect("imports").there, 2);
+    // A line that was changed, or a record of another thread, is found.
+    let changed = import(&MemoryStore::new(), &text.replace("dHdv", "dHdw")).await;
+    assert!(matches!(changed, Err(Error::BadExport { .. })), "{changed:?}");
+    // Older programs read exports of threads without records.
+    assert!(named("parked").await.contains("\"version\":3}"));
+    let ids: Vec<_> = upkeep::all_threads(&store, &who).await.expect("reads");
+    let without = ids.iter().find(|id| id.as_str() != "parked").expect("another thread");
+    assert!(named(without.as_str()).await.contains("\"version\":1}"));
 }
 
 #[tokio::test]
