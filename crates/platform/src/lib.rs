@@ -4,10 +4,12 @@
 //! executes nothing and fetches nothing. All problems of a definition are reported together, each
 //! with its line and column.
 
+mod action;
 mod agent;
 mod context;
 mod definition;
 mod mode;
+mod platform;
 pub mod records;
 mod runner;
 mod source;
@@ -21,5 +23,6 @@ pub use definition::{
     ToolMode, Transport, TransportKind, read_definition, read_definitions, read_folder, schema,
 };
 pub use mode::RequestError;
+pub use platform::HostedAgents;
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};

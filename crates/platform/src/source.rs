@@ -2,9 +2,9 @@
 
 use crate::agent::Agent;
 use crate::context::Template;
-use crate::definition::{AgentType, DefinitionFolder};
+use crate::definition::{AgentType, Definition, DefinitionFolder};
 use crate::mode::RequestError;
-use crate::records::{ContentFormat, Form, RecordError};
+use crate::records::{ContentFormat, Form, RecordError, RecordKind};
 use crate::runner;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +18,7 @@ use weftwork_store::Store;
 use weftwork_tools::{Policy, Tool, ToolBox, ToolBoxErrors, ToolRunner};
 use weftwork_types::Principal;
 use weftwork_types::code::Fault;
+use weftwork_types::port::AgentSummary;
 
 /// Beginning of the ids of the graphs of defined agents.
 pub const AGENTS: &str = "agents:";
@@ -88,6 +89,24 @@ impl Versions {
         let of = self.all.entry(id_of(&folder)).or_default();
         of.insert(org.clone(), Arc::clone(&folder));
         self.current.insert((org, folder.slug.clone()), folder);
+    }
+}
+
+/// Form of the plans or deliverables of a definition: Markdown, and JSON for the results of agents
+/// that are no context agents, unless the definition has another one.
+fn form_of(definition: Option<&Definition>, kind: RecordKind) -> Result<Form, RecordError> {
+    let usual = |format| Ok(Form::of_format(format));
+    let Some(definition) = definition else { return usual(ContentFormat::Markdown) };
+    match kind {
+        RecordKind::Plan => match &definition.plan {
+            Some(plan) => Form::of_plan(plan),
+            None => usual(ContentFormat::Markdown),
+        },
+        RecordKind::Deliverable => match (&definition.deliverable, definition.agent_type) {
+            (Some(deliverable), _) => Form::of_deliverable(deliverable),
+            (None, AgentType::Context) => usual(ContentFormat::Markdown),
+            (None, _) => usual(ContentFormat::Json),
+        },
     }
 }
 
@@ -231,21 +250,15 @@ impl Agents {
         let others = definition.fallback.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let model = with_fallbacks(model, others.into_iter());
         let form = |source| AgentProblem::Form { agent: slug(), source };
-        let plan = match &definition.plan {
-            Some(plan) => Form::of_plan(plan).map_err(form)?,
-            None => Form::of_format(ContentFormat::Markdown),
-        };
-        let deliverable = match (&definition.deliverable, definition.agent_type) {
-            (Some(deliverable), _) => Form::of_deliverable(deliverable).map_err(form)?,
-            (None, AgentType::Context) => Form::of_format(ContentFormat::Markdown),
-            (None, _) => Form::of_format(ContentFormat::Json),
-        };
+        let plan = form_of(Some(definition), RecordKind::Plan).map_err(form)?;
+        let deliverable = form_of(Some(definition), RecordKind::Deliverable).map_err(form)?;
         let schema = definition.input_schema.clone().map(Value::Object);
         // Reading the definition has compiled it before.
         let input = schema.and_then(|schema| Checker::compile(&schema).ok());
         let context = definition.context.as_deref().map(Template::parse).and_then(Result::ok);
         let tools = self.tools_of(folder)?;
-        let this = self.clone();
+        // Graphs are held by the agents, and not the reverse.
+        let this = Arc::downgrade(&self.0);
         let agent = Agent {
             slug: slug(),
             version: short(folder),
@@ -258,12 +271,44 @@ impl Agents {
             deliverable,
             store: Arc::clone(&services.store),
             find: Box::new(move |who, slug| {
-                let found = this.resolve(who, &format!("{AGENTS}{slug}"))?;
+                let this = this.upgrade().map(Agents);
+                let found = this.map(|this| this.resolve(who, &format!("{AGENTS}{slug}")));
+                let found = found.transpose()?.flatten();
                 let unknown = || RequestError::Agent { agent: slug.to_owned(), nearest: None };
                 Ok(found.ok_or_else(|| RuntimeError::Node(unknown().fault()))?.graph)
             }),
         };
         Ok(runner::compile(runner, agent, tools)?)
+    }
+
+    /// Returns the form of the plans or deliverables of an agent; without an agent, Markdown.
+    pub(crate) fn form(
+        &self,
+        who: &Principal,
+        agent: Option<&str>,
+        kind: RecordKind,
+    ) -> Result<Form, RecordError> {
+        let folder = agent.and_then(|agent| self.definition(who, agent));
+        form_of(folder.as_deref().map(|folder| &folder.definition), kind)
+    }
+
+    /// Describes an agent.
+    pub(crate) fn summary(&self, folder: &DefinitionFolder) -> AgentSummary {
+        let definition = &folder.definition;
+        let card = &definition.agent_card;
+        AgentSummary {
+            slug: folder.slug.clone(),
+            name: card.name.clone().unwrap_or_else(|| folder.slug.clone()),
+            agent_type: definition.agent_type.name().to_owned(),
+            description: card.description.clone().unwrap_or_default(),
+            modes: definition.modes().to_vec(),
+            version: short(folder),
+            semver: definition.version.clone(),
+            organization: definition.organization.clone(),
+            input_schema: definition.input_schema.clone(),
+            output_schema: definition.output_schema.clone(),
+            problem: self.compile(folder).err().map(|problem| problem.to_string()),
+        }
     }
 
     /// The tools that a definition names, with the rules for them: a person confirms those of

@@ -329,7 +329,8 @@ impl App {
         };
         let plain = unversioned(name);
         let listed = self.runtime.listed(&self.who);
-        let is_it = |id: &str| id == plain || id.split_once(':').is_some_and(|(_, own)| own == plain);
+        let is_it =
+            |id: &str| id == plain || id.split_once(':').is_some_and(|(_, own)| own == plain);
         let found = listed.into_iter().find(|listed| is_it(&listed.id));
         found.map(|listed| listed.id).ok_or(unknown)
     }

@@ -5,7 +5,9 @@ use crate::{AgentDef, Config, Error};
 use std::sync::Arc;
 use weftwork_graph::InvalidGraph;
 use weftwork_models::ChatModel;
-use weftwork_platform::{AGENTS, Agents, DefinitionFolder, Definitions, Services, read_definitions};
+use weftwork_platform::{
+    AGENTS, Agents, DefinitionFolder, Definitions, Services, read_definitions,
+};
 use weftwork_store::{MemoryStore, Store};
 
 impl Config {
@@ -57,7 +59,8 @@ impl AgentDef {
             let make = move |model| {
                 let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
                 let agents = config.define_agents(all.clone(), model, store);
-                let invalid = |text: String| InvalidGraph::new(weftwork_types::ErrorCode("W1035"), text);
+                let invalid =
+                    |text: String| InvalidGraph::new(weftwork_types::ErrorCode("W1035"), text);
                 let who = weftwork_types::Principal::local();
                 let folder = agents.definition(&who, &slug);
                 let folder = folder.ok_or_else(|| invalid(format!("there is no agent {slug}")))?;

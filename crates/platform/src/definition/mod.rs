@@ -15,6 +15,7 @@ pub use file::{
     Orchestration, OrchestrationMode, Plan, PlanFormat, ToolMode,
 };
 pub use folder::{DefinitionFolder, Definitions, FileText, read_definitions, read_folder};
+pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
 pub use source::{Source, SourceKind};

@@ -227,7 +227,7 @@ fn quote(text: &str) -> String {
 }
 
 /// Returns the nearest name, if it differs in at most a third of its letters.
-pub(super) fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(found: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let fold = |name: &str| name.replace(['_', '-'], "").to_lowercase();
     let found = fold(found);
     names

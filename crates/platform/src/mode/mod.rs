@@ -9,6 +9,7 @@ pub use error::RequestError;
 pub(crate) use plan::plan;
 
 use crate::agent::Agent;
+use crate::definition::Definition;
 use serde_json::Value;
 use weftwork_types::task::{Mode, Payload};
 
@@ -18,12 +19,16 @@ pub(crate) fn usual(modes: &[Mode]) -> Mode {
 }
 
 /// Returns the mode of a request.
-pub(crate) fn of_request(agent: &Agent, asked: Option<&str>) -> Result<Mode, RequestError> {
-    let modes = agent.definition.modes();
+pub(crate) fn of_definition(
+    slug: &str,
+    definition: &Definition,
+    asked: Option<&str>,
+) -> Result<Mode, RequestError> {
+    let modes = definition.modes();
     let Some(asked) = asked else { return Ok(usual(modes)) };
     let found = Mode::of_name(asked).filter(|mode| modes.contains(mode));
     found.ok_or_else(|| RequestError::Mode {
-        agent: agent.slug.clone(),
+        agent: slug.to_owned(),
         mode: asked.to_owned(),
         declared: modes.to_vec(),
     })
@@ -41,7 +46,7 @@ pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestErr
         Some(Value::String(mode)) => Some(mode.as_str()),
         Some(other) => return Err(wrong("mode", other, "a text")),
     };
-    of_request(agent, mode)?;
+    of_definition(&agent.slug, &agent.definition, mode)?;
     let payload = payload_of(input.get("payload"))?;
     if payload.orchestrate == Some(true) || payload.orchestration_action.is_some() {
         return Err(RequestError::NotBuilt { what: "orchestration" });

@@ -71,7 +71,10 @@ async fn an_undeclared_mode_and_unknown_types_are_refused_by_name() {
     let thread = bench.thread("talker", "t");
     let refused = thread.start(json!({"mode": "build"})).await.expect_err("is refused");
     let text = refused.to_string();
-    assert!(text.contains("agent talker does not support mode build; declared: converse"), "{text}");
+    assert!(
+        text.contains("agent talker does not support mode build; declared: converse"),
+        "{text}"
+    );
     let refused = thread.start(json!({"mode": "dance"})).await.expect_err("is refused");
     assert!(refused.to_string().contains("does not support mode dance"), "{refused}");
     assert_eq!(refused.fault().code, "W1030");

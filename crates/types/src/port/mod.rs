@@ -10,6 +10,7 @@ mod journal;
 mod ledger;
 mod manual_clock;
 mod past;
+mod platform;
 mod remote;
 
 pub use budget::{
@@ -30,4 +31,5 @@ pub use journal::{
 pub use ledger::{Ledger, NoLedger};
 pub use manual_clock::ManualClock;
 pub use past::{Admission, Admitted, NewArtifact, PastCall};
+pub use platform::{AgentSummary, Platform, TaskCaller};
 pub use remote::{RemoteAddress, RemoteThreadRecord, RemoteThreads, RemoteUse};

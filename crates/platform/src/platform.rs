@@ -1,0 +1,435 @@
+//! The agents of a program as servers and commands reach them.
+
+use crate::action::{self, Action, ActionError};
+use crate::mode::{self, RequestError};
+use crate::records::{
+    Conversation, ConversationQuery, NewConversation, RecordError, RecordId, RecordKind, Records,
+    conversation_thread, conversations, erase_conversation, export_conversation, open_conversation,
+    read_conversation,
+};
+use crate::source::{AGENTS, Agents};
+use serde_json::{Map, Value, json};
+use weftwork_graph::RuntimeError;
+use weftwork_runtime::{EndedRun, Runtime};
+use weftwork_types::code::Fault;
+use weftwork_types::message::Message;
+use weftwork_types::port::{AgentSummary, Platform, TaskCaller};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome};
+use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
+use weftwork_types::{BoxFuture, Principal, ThreadId};
+
+/// Maximum number of conversations in a list.
+const CONVERSATIONS_MAX: usize = 1_000;
+
+/// The agents of a runtime, as a [`Platform`].
+#[derive(Debug, Clone)]
+pub struct HostedAgents {
+    runtime: Runtime,
+    agents: Agents,
+}
+
+/// A request that was checked.
+struct Checked {
+    mode: Mode,
+    action: Action,
+    conversation: String,
+    thread: ThreadId,
+}
+
+impl HostedAgents {
+    /// Creates the platform of a runtime whose graph source is these agents.
+    #[must_use]
+    pub fn new(runtime: Runtime, agents: Agents) -> Self {
+        Self { runtime, agents }
+    }
+
+    fn records<'a>(&'a self, who: &'a Principal) -> Records<'a> {
+        Records::new(&**self.runtime.store(), who, self.runtime.clock().now())
+    }
+
+    /// Finds the agent of a request, and its mode.
+    fn check(&self, who: &Principal, request: &TaskRequest) -> Result<Checked, Fault> {
+        let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
+        let Some(folder) = self.agents.definition(who, slug) else {
+            let known = self.agents.definitions(who);
+            let nearest = crate::definition::nearest(slug, known.iter().map(|of| of.slug.as_str()));
+            let nearest = nearest.map(str::to_owned);
+            return Err(RequestError::Agent { agent: slug.to_owned(), nearest }.fault());
+        };
+        let definition = &folder.definition;
+        let mode = mode::of_definition(slug, definition, request.mode.as_deref());
+        let mode = mode.map_err(|error| error.fault())?;
+        if request.payload.orchestrate == Some(true)
+            || request.payload.orchestration_action.is_some()
+        {
+            return Err(RequestError::NotBuilt { what: "orchestration" }.fault());
+        }
+        let action = Action::of(mode, &request.payload).map_err(|error| error.fault())?;
+        let conversation = match &request.conversation_id {
+            Some(id) => id.clone(),
+            None => uuid::Uuid::from_u128(self.runtime.clock().unique()).to_string(),
+        };
+        let thread = conversation_thread(who, &conversation).map_err(|error| error.fault())?;
+        Ok(Checked { mode, action, conversation, thread })
+    }
+
+    /// Runs the agent for a request, and returns its answer.
+    async fn run(
+        &self,
+        by: &TaskCaller,
+        request: TaskRequest,
+        checked: &Checked,
+    ) -> Result<TaskResponse, Fault> {
+        let who = &by.principal;
+        let TaskRequest { agent, user_message, payload, .. } = request;
+        let slug = agent.strip_prefix(AGENTS).unwrap_or(&agent);
+        let Checked { mode, conversation, thread, .. } = checked;
+        let opened = NewConversation {
+            id: conversation.clone(),
+            title: payload.title.clone().or_else(|| title_of(&user_message)),
+            agent: Some(slug.to_owned()),
+            graph: None,
+        };
+        let now = self.runtime.clock().now();
+        let store = self.runtime.store();
+        open_conversation(&**store, who, opened, now).await.map_err(|error| error.fault())?;
+        let opened = self.runtime.thread_for(who, &format!("{AGENTS}{slug}"), thread.as_str());
+        let message = match &by.idempotency_key {
+            Some(key) => Message::user_of_request(user_message.clone(), key),
+            None => Message::user(user_message.clone()),
+        };
+        let messages = if user_message.is_empty() { Vec::new() } else { vec![message] };
+        let input = json!({"messages": messages, "mode": mode, "payload": payload});
+        // A conversation may be continued by another agent: all have the same state.
+        let options = RunOptions {
+            other_graph: true,
+            idempotency_key: by.idempotency_key.clone(),
+            ..RunOptions::default()
+        };
+        let run = opened.map_err(fault)?.with_options(options).start(input);
+        let started = run.caller(by.caller.clone()).begin().await.map_err(fault)?;
+        if payload.stream == Some(true) {
+            let run = started.run().clone();
+            let mut metadata = place(conversation, &run);
+            let path = format!("/threads/{}/runs/{}/stream", run.thread, run.run);
+            metadata.insert("stream".to_owned(), path.into());
+            return Ok(TaskResponse::success(*mode, Value::Null, metadata));
+        }
+        let ended = started.await;
+        Ok(self.response(who, checked, &ended).await)
+    }
+
+    /// The answer to a request whose run has ended.
+    async fn response(&self, who: &Principal, checked: &Checked, ended: &EndedRun) -> TaskResponse {
+        let run = ended.run();
+        let mut metadata = place(&checked.conversation, run);
+        if let Ok(used) = self.runtime.used(who, run).await {
+            metadata.insert("usage".to_owned(), json!(used));
+        }
+        match ended.outcome() {
+            RunOutcome::Completed { output } => {
+                let answer = output.get("answer").cloned().unwrap_or_default();
+                if let Some(known) = answer.get("metadata").and_then(Value::as_object) {
+                    metadata.extend(known.clone());
+                }
+                self.add_version(who, run, &mut metadata).await;
+                let content = answer.get("content").cloned().unwrap_or_default();
+                TaskResponse::success(checked.mode, content, metadata)
+            }
+            RunOutcome::Interrupted { .. } => {
+                let questions: Vec<_> =
+                    ended.questions().iter().map(|asked| json!(asked)).collect();
+                let text = ended.questions().first().map(|asked| asked.ask.to_string());
+                metadata.insert("status".to_owned(), "input_required".into());
+                metadata.insert("questions".to_owned(), questions.into());
+                TaskResponse::success(checked.mode, text.unwrap_or_default().into(), metadata)
+            }
+            RunOutcome::Failed { fault } => failure(checked.mode, fault, metadata),
+            other => {
+                let error = format!("the run ended with the status {}", json!(other.status()));
+                let response = TaskResponse::failure(checked.mode.name(), error);
+                TaskResponse { metadata, ..response }
+            }
+        }
+    }
+
+    /// Adds the numbers of the versions that a run made.
+    async fn add_version(
+        &self,
+        who: &Principal,
+        run: &weftwork_types::run::RunRef,
+        metadata: &mut Map<String, Value>,
+    ) {
+        for kind in [RecordKind::Plan, RecordKind::Deliverable] {
+            let Some(Value::Object(known)) = metadata.get_mut(kind.name()) else { continue };
+            let records = self.records(who);
+            let Ok(all) = records.list(kind, &run.thread).await else { continue };
+            let id = known.get("id").cloned().unwrap_or_default();
+            let record = all.iter().find(|record| json!(record.at.id) == id);
+            let version = record.and_then(|record| {
+                let is_of_run =
+                    |version: &&crate::records::Version| version.run.as_ref() == Some(&run.run);
+                record.versions.iter().rev().find(is_of_run)
+            });
+            if let Some(version) = version {
+                known.insert("version".to_owned(), version.number.into());
+            }
+        }
+    }
+
+    async fn fulfil(&self, by: TaskCaller, request: TaskRequest) -> TaskResponse {
+        let asked = request.mode.clone().unwrap_or_default();
+        let checked = match self.check(&by.principal, &request) {
+            Ok(checked) => checked,
+            Err(fault) => return failure_of(asked, &fault, Map::new()),
+        };
+        let mode = checked.mode;
+        let done = match checked.action {
+            Action::Run => self.run(&by, request, &checked).await,
+            Action::Again => match self.again(&by.principal, request, &checked).await {
+                Ok(request) => self.run(&by, request, &checked).await,
+                Err(error) => Err(error),
+            },
+            Action::Record(_) => {
+                let payload = &request.payload;
+                return self.act(&by.principal, &checked, payload).await;
+            }
+        };
+        done.unwrap_or_else(|fault| failure(mode, &fault, Map::new()))
+    }
+
+    /// The request that repeats a plan or build: with the message of the first one, unless it has one of
+    /// its own.
+    async fn again(
+        &self,
+        who: &Principal,
+        request: TaskRequest,
+        checked: &Checked,
+    ) -> Result<TaskRequest, Fault> {
+        let kind = action::kind_of(checked.mode).unwrap_or(RecordKind::Deliverable);
+        let id = action::id_of(kind, &request.payload).map_err(|error| error.fault())?;
+        let at = crate::records::RecordRef { kind, thread: checked.thread.clone(), id };
+        self.records(who).read(&at).await.map_err(|error| error.fault())?;
+        let user_message = match request.user_message.is_empty() {
+            true => "Make it again.".to_owned(),
+            false => request.user_message.clone(),
+        };
+        Ok(TaskRequest { user_message, ..request })
+    }
+
+    async fn act(&self, who: &Principal, checked: &Checked, payload: &Payload) -> TaskResponse {
+        let kind = action::kind_of(checked.mode).unwrap_or(RecordKind::Deliverable);
+        let records = self.records(who);
+        let form = |agent: Option<&str>| self.agents.form(who, agent, kind);
+        let unique = format!("{:032x}", self.runtime.clock().unique());
+        let new_id = RecordId::derived(&[&unique]);
+        let thread = &checked.thread;
+        match action::act(&records, kind, checked.action, thread, payload, new_id, &form).await {
+            Ok(content) => {
+                let mut metadata = Map::new();
+                metadata.insert("conversationId".to_owned(), checked.conversation.clone().into());
+                TaskResponse::success(checked.mode, content, metadata)
+            }
+            Err(error) => {
+                let mut metadata = Map::new();
+                match &error {
+                    ActionError::Record(RecordError::Changed(changed)) => {
+                        metadata.insert("conflict".to_owned(), json!(changed));
+                    }
+                    ActionError::Record(RecordError::Conflicts(conflicts)) => {
+                        metadata.insert("conflicts".to_owned(), json!(conflicts));
+                    }
+                    _ => {}
+                }
+                failure(checked.mode, &error.fault(), metadata)
+            }
+        }
+    }
+
+    /// The tasks of a conversation: its runs, with their states.
+    async fn tasks(&self, who: &Principal, thread: &ThreadId) -> Result<Vec<Value>, Fault> {
+        let runs = self.runtime.store().runs(who, thread).await.map_err(|error| error.fault())?;
+        let task = |row: &weftwork_store::RunRow| {
+            let graph = weftwork_runtime::unversioned(&row.new.graph);
+            json!({
+                "id": row.new.at.run,
+                "agent": graph.strip_prefix(AGENTS).unwrap_or(graph),
+                "state": state_of(row),
+                "mode": mode_of(&row.new.input),
+                "createdAt": row.new.created_at,
+                "endedAt": row.ended_at,
+                "error": error_of(row.outcome.as_ref()),
+            })
+        };
+        Ok(runs.iter().map(task).collect())
+    }
+}
+
+/// The mode that a run was asked in, if its request named one.
+fn mode_of(input: &RunInput) -> Option<&Value> {
+    match input {
+        RunInput::Start { input } => input.get("mode"),
+        _ => None,
+    }
+}
+
+fn error_of(outcome: Option<&RunOutcome>) -> Option<String> {
+    match outcome? {
+        RunOutcome::Failed { fault } => Some(fault.message.clone()),
+        _ => None,
+    }
+}
+
+/// The state of a task, in the words of A2A.
+fn state_of(row: &weftwork_store::RunRow) -> &'static str {
+    use weftwork_types::run::RunStatus;
+    match row.status {
+        RunStatus::Pending | RunStatus::Queued => "submitted",
+        RunStatus::Running => "working",
+        RunStatus::Interrupted => "input-required",
+        RunStatus::Completed => "completed",
+        RunStatus::Cancelled => "canceled",
+        _ => "failed",
+    }
+}
+
+impl Platform for HostedAgents {
+    fn agents(&self, who: &Principal) -> Vec<AgentSummary> {
+        let folders = self.agents.definitions(who);
+        folders.into_iter().map(|folder| self.agents.summary(&folder)).collect()
+    }
+
+    fn task(&self, by: TaskCaller, request: TaskRequest) -> BoxFuture<'_, TaskResponse> {
+        Box::pin(self.fulfil(by, request))
+    }
+
+    fn record<'a>(
+        &'a self,
+        who: &'a Principal,
+        mode: Mode,
+        conversation: &'a str,
+        payload: &'a Payload,
+    ) -> BoxFuture<'a, TaskResponse> {
+        Box::pin(async move {
+            let refused = |fault: Fault| failure(mode, &fault, Map::new());
+            let action = match Action::of(mode, payload) {
+                Ok(action @ Action::Record(_)) => action,
+                Ok(_) => {
+                    return refused(
+                        RequestError::Member {
+                            member: "action",
+                            found: "that of a run".to_owned(),
+                            expected: "an action on records; ask the agent for others".to_owned(),
+                        }
+                        .fault(),
+                    );
+                }
+                Err(error) => return refused(error.fault()),
+            };
+            let thread = match conversation_thread(who, conversation) {
+                Ok(thread) => thread,
+                Err(error) => return refused(error.fault()),
+            };
+            let conversation = conversation.to_owned();
+            self.act(who, &Checked { mode, action, conversation, thread }, payload).await
+        })
+    }
+
+    fn conversations<'a>(
+        &'a self,
+        who: &'a Principal,
+        agent: Option<&'a str>,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Value, Fault>> {
+        Box::pin(async move {
+            let after = after.map(str::parse).transpose().map_err(|_| {
+                RequestError::Member {
+                    member: "after",
+                    found: "another text".to_owned(),
+                    expected: "the `next` of an earlier list".to_owned(),
+                }
+                .fault()
+            })?;
+            let agent = agent.map(str::to_owned);
+            let query =
+                ConversationQuery { agent, after, limit: limit.clamp(1, CONVERSATIONS_MAX) };
+            let page = conversations(&**self.runtime.store(), who, query).await;
+            let page = page.map_err(|error| error.fault())?;
+            let listed: Vec<_> = page.conversations.iter().map(shown).collect();
+            let next = page.next.map(|next| next.to_string());
+            Ok(json!({"conversations": listed, "next": next}))
+        })
+    }
+
+    fn conversation<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a str,
+        whole: bool,
+    ) -> BoxFuture<'a, Result<Value, Fault>> {
+        Box::pin(async move {
+            let records = self.records(who);
+            let found = read_conversation(&records, id).await.map_err(|error| error.fault())?;
+            let thread = &found.conversation.thread;
+            let mut value = match whole {
+                true => export_conversation(&records, id).await.map_err(|error| error.fault())?,
+                false => json!({"plans": found.plans, "deliverables": found.deliverables}),
+            };
+            value["conversation"] = shown(&found.conversation);
+            value["tasks"] = self.tasks(who, thread).await?.into();
+            if whole {
+                let state = self.runtime.state(who, thread).await;
+                value["messages"] =
+                    state.map(|state| state.values["messages"].clone()).unwrap_or_default();
+            }
+            Ok(value)
+        })
+    }
+
+    fn erase<'a>(&'a self, who: &'a Principal, id: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            erase_conversation(&self.records(who), id).await.map_err(|error| error.fault())
+        })
+    }
+}
+
+fn shown(conversation: &Conversation) -> Value {
+    json!({
+        "id": conversation.id,
+        "title": conversation.title,
+        "agent": conversation.agent,
+        "thread": conversation.thread,
+        "createdAt": conversation.created_at,
+        "updatedAt": conversation.updated_at,
+    })
+}
+
+/// The first line of a message, as the title of its conversation.
+fn title_of(message: &str) -> Option<String> {
+    let line = message.lines().map(str::trim).find(|line| !line.is_empty())?;
+    Some(line.chars().take(80).collect())
+}
+
+fn place(conversation: &str, run: &weftwork_types::run::RunRef) -> Map<String, Value> {
+    Map::from_iter([
+        ("conversationId".to_owned(), conversation.into()),
+        ("thread".to_owned(), json!(run.thread)),
+        ("run".to_owned(), json!(run.run)),
+    ])
+}
+
+fn fault(error: RuntimeError) -> Fault {
+    error.fault()
+}
+
+fn failure(mode: Mode, fault: &Fault, metadata: Map<String, Value>) -> TaskResponse {
+    failure_of(mode.name().to_owned(), fault, metadata)
+}
+
+/// The answer to a request that failed, with the code of the failure.
+fn failure_of(mode: String, fault: &Fault, mut metadata: Map<String, Value>) -> TaskResponse {
+    metadata.insert("code".to_owned(), fault.code.clone().into());
+    metadata.insert("retriable".to_owned(), fault.retriable.into());
+    TaskResponse { metadata, ..TaskResponse::failure(mode, fault.message.clone()) }
+}

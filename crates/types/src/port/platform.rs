@@ -1,0 +1,106 @@
+//! The agents that are defined in files, as servers and commands reach them.
+
+use crate::caller::Caller;
+use crate::code::Fault;
+use crate::task::{Mode, Payload, TaskRequest, TaskResponse};
+use crate::{BoxFuture, Principal};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// The agents of a program that are asked by their slugs, and the records that they make.
+pub trait Platform: Send + Sync + std::fmt::Debug {
+    /// Returns the agents of a principal, ordered by slug.
+    fn agents(&self, who: &Principal) -> Vec<AgentSummary>;
+
+    /// Fulfils a request. What is wrong with it, and what fails, is in the response.
+    ///
+    /// # Cancel safety
+    /// The run of the request continues.
+    fn task(&self, by: TaskCaller, request: TaskRequest) -> BoxFuture<'_, TaskResponse>;
+
+    /// Reads or changes plans (mode `plan`) or deliverables (mode `build`) of a conversation, without a
+    /// run.
+    fn record<'a>(
+        &'a self,
+        who: &'a Principal,
+        mode: Mode,
+        conversation: &'a str,
+        payload: &'a Payload,
+    ) -> BoxFuture<'a, TaskResponse>;
+
+    /// Returns the conversations of a principal, the last changed first; `after` is the position of an
+    /// earlier result.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn conversations<'a>(
+        &'a self,
+        who: &'a Principal,
+        agent: Option<&'a str>,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Value, Fault>>;
+
+    /// Returns a conversation with its tasks, plans and deliverables; with all contents if `whole`.
+    ///
+    /// # Errors
+    /// The code W0201 if the principal has no such conversation, and errors of the store.
+    fn conversation<'a>(
+        &'a self,
+        who: &'a Principal,
+        id: &'a str,
+        whole: bool,
+    ) -> BoxFuture<'a, Result<Value, Fault>>;
+
+    /// Deletes a conversation with all that it has.
+    ///
+    /// # Errors
+    /// As [`conversation`](Self::conversation).
+    fn erase<'a>(&'a self, who: &'a Principal, id: &'a str) -> BoxFuture<'a, Result<(), Fault>>;
+}
+
+/// An agent in a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentSummary {
+    /// Slug.
+    pub slug: String,
+    /// Name for people.
+    pub name: String,
+    /// Type.
+    #[serde(rename = "type")]
+    pub agent_type: String,
+    /// Purpose, in a sentence.
+    pub description: String,
+    /// Modes.
+    pub modes: Vec<Mode>,
+    /// Current version: the beginning of the hash of the definition.
+    pub version: String,
+    /// Version as the definition has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub semver: Option<String>,
+    /// Organisation, if the agent is not for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organization: Option<String>,
+    /// JSON Schema of the input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Map<String, Value>>,
+    /// JSON Schema of the output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Map<String, Value>>,
+    /// Reason for which the agent cannot be asked here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The client of a task.
+#[derive(Debug, Clone)]
+pub struct TaskCaller {
+    /// Principal.
+    pub principal: Principal,
+    /// Billing identity.
+    pub caller: Caller,
+    /// Idempotency key, unique within the organisation: a repeated request returns the answer of the
+    /// first one.
+    pub idempotency_key: Option<String>,
+}
