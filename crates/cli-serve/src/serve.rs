@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use token::GivenToken;
 use tokio::net::TcpListener;
@@ -149,9 +150,9 @@ async fn host_until<T>(
         terminal.note("threads are lost when the server stops; keep them with --store sqlite:FILE");
     }
     let described = app.agents().iter().filter(|agent| !agent.description().is_empty());
-    let server = described.fold(Server::new(app.runtime().clone()), |server, agent| {
-        server.describe(agent.id(), agent.description())
-    });
+    let server = Server::new(app.runtime().clone()).platform(Arc::new(app.platform()));
+    let server =
+        described.fold(server, |server, agent| server.describe(agent.id(), agent.description()));
     let server = prepare(Prepared { server, app: &app, address })?;
     terminal.line(format_args!("listening on http://{address}"))?;
     terminal.note(format_args!("page: {}", page_address(&server, address)));

@@ -14,6 +14,7 @@ pub mod records;
 mod runner;
 mod source;
 mod state;
+mod versions;
 
 pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
@@ -26,3 +27,4 @@ pub use mode::RequestError;
 pub use platform::HostedAgents;
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};
+pub use versions::VersionInfo;

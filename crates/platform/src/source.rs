@@ -2,10 +2,11 @@
 
 use crate::agent::Agent;
 use crate::context::Template;
-use crate::definition::{AgentType, Definition, DefinitionFolder};
+use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions};
 use crate::mode::RequestError;
 use crate::records::{ContentFormat, Form, RecordError, RecordKind};
 use crate::runner;
+use crate::versions::Chosen;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -61,10 +62,17 @@ struct Inner {
     compiled: Mutex<BTreeMap<String, CompiledGraph>>,
 }
 
-/// The definitions, by organisation (`None` for all) and slug.
+/// An organisation, `None` for all, and a slug.
+type Name = (Option<String>, String);
+
+/// The definitions of a program.
 #[derive(Debug, Default)]
 struct Versions {
-    current: BTreeMap<(Option<String>, String), Arc<DefinitionFolder>>,
+    current: BTreeMap<Name, Arc<DefinitionFolder>>,
+    /// Definitions of the files.
+    of_files: BTreeMap<Name, Arc<DefinitionFolder>>,
+    /// Versions that operators made current.
+    chosen: BTreeMap<Name, Chosen>,
     /// All versions by their ids, with their organisations.
     all: BTreeMap<String, BTreeMap<Option<String>, Arc<DefinitionFolder>>>,
 }
@@ -83,12 +91,39 @@ impl Versions {
         of.get(&Some(who.org.to_string())).or_else(|| of.get(&None))
     }
 
-    fn add(&mut self, folder: DefinitionFolder) {
-        let org = folder.definition.organization.clone();
-        let folder = Arc::new(folder);
+    /// Adds the definition of a file.
+    fn add_file(&mut self, folder: DefinitionFolder) {
+        let folder = self.add_version(folder);
+        self.of_files.insert(name_of(&folder), folder);
+    }
+
+    fn add_version(&mut self, folder: DefinitionFolder) -> Arc<DefinitionFolder> {
         let of = self.all.entry(id_of(&folder)).or_default();
-        of.insert(org.clone(), Arc::clone(&folder));
-        self.current.insert((org, folder.slug.clone()), folder);
+        let org = folder.definition.organization.clone();
+        Arc::clone(of.entry(org).or_insert_with(|| Arc::new(folder)))
+    }
+
+    /// The versions of an agent.
+    fn versions_of(&self, name: &Name) -> impl Iterator<Item = &Arc<DefinitionFolder>> {
+        let (org, slug) = name;
+        self.all.values().filter_map(move |of| of.get(org)).filter(move |of| of.slug == *slug)
+    }
+
+    /// Computes the current versions: those of the files, and those that operators chose in place of
+    /// them.
+    fn settle(&mut self) {
+        let mut current = self.of_files.clone();
+        for (name, chosen) in &self.chosen {
+            let of_file = self.of_files.get(name).map(|folder| folder.hash);
+            if of_file != chosen.in_place_of {
+                continue;
+            }
+            let found = self.versions_of(name).find(|folder| folder.hash == chosen.hash);
+            if let Some(folder) = found.cloned() {
+                current.insert(name.clone(), folder);
+            }
+        }
+        self.current = current;
     }
 }
 
@@ -110,13 +145,17 @@ fn form_of(definition: Option<&Definition>, kind: RecordKind) -> Result<Form, Re
     }
 }
 
+fn name_of(folder: &DefinitionFolder) -> Name {
+    (folder.definition.organization.clone(), folder.slug.clone())
+}
+
 /// Id of the graph of a definition.
 fn id_of(folder: &DefinitionFolder) -> String {
     format!("{AGENTS}{}@{}", folder.slug, short(folder))
 }
 
 /// Version of a definition in ids: the beginning of its hash.
-fn short(folder: &DefinitionFolder) -> String {
+pub(crate) fn short(folder: &DefinitionFolder) -> String {
     folder.hash.to_string().chars().take(16).collect()
 }
 
@@ -178,7 +217,8 @@ impl Agents {
         services: Services,
     ) -> Self {
         let mut versions = Versions::default();
-        definitions.into_iter().for_each(|folder| versions.add(folder));
+        definitions.into_iter().for_each(|folder| versions.add_file(folder));
+        versions.settle();
         Self(Arc::new(Inner {
             services,
             versions: RwLock::new(versions),
@@ -190,8 +230,75 @@ impl Agents {
     /// them; an agent that is no longer defined accepts no new threads.
     pub fn replace(&self, definitions: impl IntoIterator<Item = DefinitionFolder>) {
         let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
-        versions.current.clear();
-        definitions.into_iter().for_each(|folder| versions.add(folder));
+        versions.of_files.clear();
+        definitions.into_iter().for_each(|folder| versions.add_file(folder));
+        versions.settle();
+    }
+
+    /// Takes the definitions of a folder that was read again. An agent whose file has problems now stays
+    /// as it was.
+    pub fn reload(&self, read: Definitions) {
+        let broken: BTreeSet<&str> =
+            read.problems.iter().filter_map(|problem| problem.file.split('/').next()).collect();
+        let mut next = read.sound;
+        self.read(|versions| {
+            for folder in versions.of_files.values() {
+                let name = folder.path.file_name().unwrap_or_default().to_string_lossy();
+                if broken.contains(&*name) && !next.iter().any(|new| new.path == folder.path) {
+                    next.push(DefinitionFolder::clone(folder));
+                }
+            }
+        });
+        self.replace(next);
+    }
+
+    /// Returns all versions.
+    pub(crate) fn versions(&self) -> Vec<Arc<DefinitionFolder>> {
+        self.read(|versions| versions.all.values().flat_map(BTreeMap::values).cloned().collect())
+    }
+
+    /// Adds versions and choices of the store.
+    pub(crate) fn add_stored(&self, stored: Vec<DefinitionFolder>, chosen: &[Chosen]) {
+        let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
+        for folder in stored {
+            versions.add_version(folder);
+        }
+        for one in chosen {
+            versions.chosen.insert((one.organization.clone(), one.slug.clone()), one.clone());
+        }
+        versions.settle();
+    }
+
+    /// Returns the version of an agent by the beginning of its hash, or by its semver.
+    #[must_use]
+    pub fn find_version(
+        &self,
+        org: Option<&str>,
+        slug: &str,
+        version: &str,
+    ) -> Option<Arc<DefinitionFolder>> {
+        let name = (org.map(str::to_owned), slug.to_owned());
+        let is_it = |folder: &&Arc<DefinitionFolder>| {
+            let semver = folder.definition.version.as_deref();
+            semver == Some(version) || version.len() >= 4 && short(folder).starts_with(version)
+        };
+        self.read(|versions| versions.versions_of(&name).find(is_it).cloned())
+    }
+
+    /// Returns the definition that the file of an agent has.
+    pub(crate) fn of_file(&self, org: Option<&str>, slug: &str) -> Option<Arc<DefinitionFolder>> {
+        let name = (org.map(str::to_owned), slug.to_owned());
+        self.read(|versions| versions.of_files.get(&name).cloned())
+    }
+
+    /// Returns the current definition of exactly this organisation.
+    pub(crate) fn current_of(
+        &self,
+        org: Option<&str>,
+        slug: &str,
+    ) -> Option<Arc<DefinitionFolder>> {
+        let name = (org.map(str::to_owned), slug.to_owned());
+        self.read(|versions| versions.current.get(&name).cloned())
     }
 
     /// Returns the current definition that a principal gets for a slug.

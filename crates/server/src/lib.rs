@@ -54,6 +54,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use weftwork_runtime::Runtime;
 use weftwork_types::Principal;
+use weftwork_types::port::Platform;
 
 /// The program of the guide, compiled and run as a doctest.
 #[cfg(doctest)]
@@ -77,6 +78,7 @@ pub struct Server {
     models: Vec<String>,
     descriptions: BTreeMap<String, String>,
     download: Option<Arc<dyn ModelDownload>>,
+    platform: Option<Arc<dyn Platform>>,
     open_to_all: bool,
 }
 
@@ -102,6 +104,7 @@ impl Server {
             models: Vec::new(),
             descriptions: BTreeMap::new(),
             download: None,
+            platform: None,
             open_to_all: false,
         }
     }
@@ -173,6 +176,13 @@ impl Server {
     #[must_use]
     pub fn model_download(mut self, download: Arc<dyn ModelDownload>) -> Self {
         self.download = Some(download);
+        self
+    }
+
+    /// Serves agents that are asked by their slugs, and the records that they make. None by default.
+    #[must_use]
+    pub fn platform(mut self, platform: Arc<dyn Platform>) -> Self {
+        self.platform = Some(platform);
         self
     }
 
@@ -281,9 +291,19 @@ impl Server {
 
     fn with_service(self) -> (axum::Router, Service) {
         let Self {
-            runtime, allowed, waiting_max, log, chat, models, descriptions, download, ..
+            runtime,
+            allowed,
+            waiting_max,
+            log,
+            chat,
+            models,
+            descriptions,
+            download,
+            platform,
+            ..
         } = self;
-        let settings = Settings { waiting_max, chat, models, descriptions, download, log };
+        let settings =
+            Settings { waiting_max, chat, models, descriptions, download, platform, log };
         let service = Service::new(runtime, settings);
         (routes::router(service.clone(), allowed), service)
     }

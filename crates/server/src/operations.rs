@@ -70,6 +70,17 @@ const THREAD_SEARCH: &[&str] = &[
     "extract",
 ];
 
+const RECORD_BODY: &[&str] = &[
+    "conversationId",
+    "action",
+    "planId",
+    "deliverableId",
+    "version",
+    "otherVersion",
+    "title",
+    "content",
+];
+
 /// The operations that clients use.
 #[rustfmt::skip]
 pub(crate) const OPERATIONS: &[Operation] = &[
@@ -90,6 +101,17 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/assistants/{assistant_id}/tools", READ, "Read the tools of the graph and of its subgraphs with their effects and approvals, and requests that they are for", &[]),
     ("get", "/assistants/{assistant_id}/subgraphs", READ, "Read the schemas of the subgraphs", &[]),
     ("get", "/assistants/{assistant_id}/subgraphs/{namespace}", READ, "Read the schemas of a subgraph", &[]),
+    ("get", "/agents", READ, "List the agents that are asked by their slugs", &[]),
+    ("get", "/agents/{slug}", READ, "Read an agent: its modes, its version, its schemas", &[]),
+    ("post", "/agents/{slug}/tasks", RUN, "Ask an agent, in one of its modes", &["mode", "userMessage", "conversationId", "payload"]),
+    ("get", "/conversations", READ, "List the conversations of the client, of one `agent`, `after` a position", &[]),
+    ("get", "/conversations/{id}", READ, "Read a conversation with its tasks, plans and deliverables; all of it with `whole`", &[]),
+    ("delete", "/conversations/{id}", RUN, "Delete a conversation with all that it has", &[]),
+    ("get", "/tasks", READ, "List the tasks of the conversation `conversationId`", &[]),
+    ("get", "/plans", READ, "List the plans of the conversation `conversationId`, or read the plan `id`, in a `version`", &[]),
+    ("post", "/plans", RUN, "Create, edit, merge or delete plans, or make a version the current one", RECORD_BODY),
+    ("get", "/deliverables", READ, "List the deliverables of the conversation `conversationId`, or read the deliverable `id`, in a `version`", &[]),
+    ("post", "/deliverables", RUN, "Create, edit, merge or delete deliverables, or make a version the current one", RECORD_BODY),
     ("post", "/threads", RUN, "Create a thread", &["thread_id", "metadata", "if_exists", "supersteps"]),
     ("post", "/threads/search", READ, "Find threads", THREAD_SEARCH),
     ("post", "/threads/count", READ, "Count threads", THREAD_SEARCH),

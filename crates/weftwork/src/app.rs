@@ -177,6 +177,13 @@ impl App {
         &self.defined
     }
 
+    /// The agents that are defined in files, as servers and commands ask them.
+    #[cfg(feature = "platform")]
+    #[must_use]
+    pub fn platform(&self) -> weftwork_platform::HostedAgents {
+        weftwork_platform::HostedAgents::new(self.runtime.clone(), self.defined.clone())
+    }
+
     /// Finds an agent by name or id.
     ///
     /// # Errors

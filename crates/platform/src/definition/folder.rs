@@ -34,7 +34,8 @@ pub struct DefinitionFolder {
     /// Hash of the definition with the contents of the files beside it. Comments, the order of keys
     /// and the slug are no part of it.
     pub hash: Hash,
-    node: Node,
+    /// Places of its keys; `None` if it was not read from a file.
+    node: Option<Node>,
     file: String,
 }
 
@@ -48,9 +49,24 @@ pub struct FileText {
 }
 
 impl DefinitionFolder {
+    /// Creates a definition that was read before, and stored.
+    pub(crate) fn stored(
+        slug: String,
+        definition: Definition,
+        files: Vec<FileText>,
+        hash: Hash,
+    ) -> Self {
+        let path = PathBuf::new();
+        Self { path, slug, definition, files, hash, node: None, file: String::new() }
+    }
+
+    fn location(&self, pointer: &str) -> Location {
+        let node = self.node.as_ref().and_then(|node| node.at(pointer));
+        node.map_or(Location::START, |node| node.location)
+    }
+
     fn problem(&self, kind: ProblemKind, pointer: &str) -> Problem {
-        let location = self.node.at(pointer).map_or(Location::START, |node| node.location);
-        Problem::new(kind, location).in_file(&self.file).path(path_of(pointer))
+        Problem::new(kind, self.location(pointer)).in_file(&self.file).path(path_of(pointer))
     }
 }
 
@@ -146,7 +162,15 @@ pub fn read_folder(path: &Path) -> Result<DefinitionFolder, Vec<Problem>> {
     let content = serde_json::to_value(&content).unwrap_or_default();
     let hash = hash(&if texts.is_empty() { content } else { json!([content, texts]) });
     let slug = definition.slug.clone().unwrap_or(name);
-    Ok(DefinitionFolder { path: path.to_owned(), slug, definition, files, hash, node, file })
+    Ok(DefinitionFolder {
+        path: path.to_owned(),
+        slug,
+        definition,
+        files,
+        hash,
+        node: Some(node),
+        file,
+    })
 }
 
 /// Reads the files that the sources of a definition name.
@@ -230,7 +254,7 @@ fn check_together(folders: &[DefinitionFolder]) -> Vec<Problem> {
     for folder in folders {
         let name = (folder.definition.organization.as_deref(), folder.slug.as_str());
         let Some(first) = by_name.insert(name, folder) else { continue };
-        let other = first.node.at("/slug").map_or(Location::START, |slug| slug.location);
+        let other = first.location("/slug");
         let problem = folder.problem(ProblemKind::Twice, "/slug").found(&folder.slug);
         let problem = problem.expected("a slug that no other agent of the organisation has");
         problems.push(problem.other(&first.file, other));

@@ -1,5 +1,6 @@
 //! The routes: one file for each group.
 
+mod agents;
 mod assistants;
 mod chat;
 mod extract;
@@ -32,6 +33,7 @@ pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
     let router = router.merge(ui::routes(guard.clone()));
     router
         .merge(info::routes())
+        .merge(agents::routes())
         .merge(assistants::routes())
         .merge(chat::routes())
         .merge(setup::routes())

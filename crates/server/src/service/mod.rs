@@ -1,6 +1,7 @@
 //! The operations behind the routes: hosted graphs, assistants, threads, runs,
 //! conversations, questions and items of a principal.
 
+mod agents;
 mod aliases;
 mod answered;
 mod artifacts;
@@ -45,7 +46,7 @@ use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use weftwork_runtime::Runtime;
 use weftwork_store::{ItemStore, RunRow, Store, StoreError, StoreItems};
 use weftwork_types::caller::Caller;
-use weftwork_types::port::RunHandle;
+use weftwork_types::port::{Platform, RunHandle};
 use weftwork_types::run::{RunInput, RunRef};
 use weftwork_types::{Principal, Right, RunId, Timestamp};
 
@@ -93,6 +94,8 @@ pub(crate) struct Settings {
     /// Descriptions of hosted graphs by their ids.
     pub(crate) descriptions: BTreeMap<String, String>,
     pub(crate) download: Option<Arc<dyn ModelDownload>>,
+    /// Agents that are asked by their slugs.
+    pub(crate) platform: Option<Arc<dyn Platform>>,
     pub(crate) log: Option<Log>,
 }
 

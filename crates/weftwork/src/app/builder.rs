@@ -261,8 +261,9 @@ impl AppBuilder {
         #[cfg(feature = "platform")]
         let defined = {
             let definitions = config.read_definitions()?.sound;
-            let store = Arc::clone(&store);
-            config.define_agents(definitions, Arc::clone(&model), store)
+            let defined = config.define_agents(definitions, Arc::clone(&model), Arc::clone(&store));
+            defined.keep_versions(&*store, clock.now()).await?;
+            defined
         };
         #[cfg(feature = "platform")]
         {

@@ -1,0 +1,165 @@
+//! `/agents`, `/conversations`, `/tasks`, `/plans` and `/deliverables`: agents that are asked by their
+//! slugs, and the records that they make.
+
+use super::runs::read_key;
+use crate::body;
+use crate::error::Result;
+use crate::service::{Query, Service};
+use axum::body::Bytes;
+use axum::extract::Path;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::Value;
+use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
+
+/// Number of conversations of a page without a limit.
+const LIMIT: usize = 50;
+
+pub(super) fn routes() -> Router<Service> {
+    Router::new()
+        .route("/agents", get(list))
+        .route("/agents/{slug}", get(read))
+        .route("/agents/{slug}/tasks", post(ask))
+        .route("/conversations", get(conversations))
+        .route("/conversations/{*id}", get(conversation).delete(erase))
+        .route("/tasks", get(tasks))
+        .route("/plans", get(read_plans).post(change_plans))
+        .route("/deliverables", get(read_deliverables).post(change_deliverables))
+}
+
+async fn list(service: Service) -> Result<Json<Value>> {
+    Ok(Json(service.agents()?))
+}
+
+async fn read(service: Service, Path(slug): Path<String>) -> Result<Json<Value>> {
+    Ok(Json(service.agent(&slug)?))
+}
+
+/// Asks an agent. The slug is that of the address, whatever the body says.
+async fn ask(
+    service: Service,
+    Path(slug): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response> {
+    let mut request: TaskRequest = body::read(&body)?;
+    request.agent = slug;
+    let key = read_key(&headers)?;
+    Ok(answer(service.ask_agent(request, key).await?))
+}
+
+/// The response with the status that its code has.
+fn answer(response: TaskResponse) -> Response {
+    (status_of(&response), Json(response)).into_response()
+}
+
+fn status_of(response: &TaskResponse) -> StatusCode {
+    if response.success {
+        return StatusCode::OK;
+    }
+    match response.metadata.get("code").and_then(Value::as_str).unwrap_or_default() {
+        "W0201" | "W1012" => StatusCode::NOT_FOUND,
+        "W0202" | "W1020" | "W1021" | "W1023" => StatusCode::CONFLICT,
+        code if code.starts_with("W10") => StatusCode::UNPROCESSABLE_ENTITY,
+        "W0131" => StatusCode::SERVICE_UNAVAILABLE,
+        // The run of the request failed.
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ConversationPage {
+    agent: Option<String>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn conversations(
+    service: Service,
+    Query(page): Query<ConversationPage>,
+) -> Result<Json<Value>> {
+    let limit = page.limit.unwrap_or(LIMIT);
+    let found = service.conversations(page.agent.as_deref(), page.after.as_deref(), limit).await?;
+    Ok(Json(found))
+}
+
+#[derive(Debug, Deserialize)]
+struct ConversationForm {
+    whole: Option<String>,
+}
+
+async fn conversation(
+    service: Service,
+    Path(id): Path<String>,
+    Query(form): Query<ConversationForm>,
+) -> Result<Json<Value>> {
+    let whole = body::parse_flag(form.whole.as_deref())?;
+    Ok(Json(service.conversation(&id, whole).await?))
+}
+
+async fn erase(service: Service, Path(id): Path<String>) -> Result<StatusCode> {
+    service.erase_conversation(&id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfConversation {
+    conversation_id: String,
+}
+
+async fn tasks(service: Service, Query(of): Query<OfConversation>) -> Result<Json<Value>> {
+    let mut found = service.conversation(&of.conversation_id, false).await?;
+    Ok(Json(found["tasks"].take()))
+}
+
+/// A read of records: all of a conversation, or one with the content of a version.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordQuery {
+    conversation_id: String,
+    id: Option<String>,
+    version: Option<u64>,
+}
+
+async fn read_plans(service: Service, Query(query): Query<RecordQuery>) -> Result<Response> {
+    read_records(&service, Mode::Plan, query).await
+}
+
+async fn read_deliverables(service: Service, Query(query): Query<RecordQuery>) -> Result<Response> {
+    read_records(&service, Mode::Build, query).await
+}
+
+async fn read_records(service: &Service, mode: Mode, query: RecordQuery) -> Result<Response> {
+    let action = if query.id.is_some() { "read" } else { "list" };
+    let payload = Payload {
+        action: Some(action.to_owned()),
+        plan_id: query.id.clone(),
+        deliverable_id: query.id,
+        version: query.version,
+        ..Payload::default()
+    };
+    Ok(answer(service.record(mode, &query.conversation_id, &payload).await?))
+}
+
+/// A change of records: an action with its details.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordChange {
+    conversation_id: String,
+    #[serde(flatten)]
+    payload: Payload,
+}
+
+async fn change_plans(service: Service, body: Bytes) -> Result<Response> {
+    let change: RecordChange = body::read(&body)?;
+    Ok(answer(service.record(Mode::Plan, &change.conversation_id, &change.payload).await?))
+}
+
+async fn change_deliverables(service: Service, body: Bytes) -> Result<Response> {
+    let change: RecordChange = body::read(&body)?;
+    Ok(answer(service.record(Mode::Build, &change.conversation_id, &change.payload).await?))
+}

@@ -1,0 +1,78 @@
+//! Agents that are asked by their slugs, and the records that they make.
+
+use super::Service;
+use crate::error::{ApiError, Result};
+use serde_json::{Value, json};
+use weftwork_types::code::Fault;
+use weftwork_types::port::{AgentSummary, Platform, TaskCaller};
+use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
+
+impl Service {
+    fn platform(&self) -> Result<&dyn Platform> {
+        let missing = || ApiError::missing("this server has no agents that are asked by slug");
+        self.state.settings.platform.as_deref().ok_or_else(missing)
+    }
+
+    pub(crate) fn agents(&self) -> Result<Value> {
+        Ok(json!({"agents": self.platform()?.agents(self.who())}))
+    }
+
+    pub(crate) fn agent(&self, slug: &str) -> Result<Value> {
+        let agents = self.platform()?.agents(self.who());
+        let found: Option<AgentSummary> = agents.into_iter().find(|agent| agent.slug == slug);
+        found.map(|agent| json!(agent)).ok_or_else(|| {
+            ApiError::missing(format!(
+                "there is no agent {slug}; `GET /agents` lists those there are"
+            ))
+        })
+    }
+
+    pub(crate) async fn ask_agent(
+        &self,
+        request: TaskRequest,
+        idempotency_key: Option<String>,
+    ) -> Result<TaskResponse> {
+        let principal = self.who().clone();
+        let caller = self.caller()?;
+        let by = TaskCaller { principal, caller, idempotency_key };
+        Ok(self.platform()?.task(by, request).await)
+    }
+
+    pub(crate) async fn record(
+        &self,
+        mode: Mode,
+        conversation: &str,
+        payload: &Payload,
+    ) -> Result<TaskResponse> {
+        Ok(self.platform()?.record(self.who(), mode, conversation, payload).await)
+    }
+
+    pub(crate) async fn conversations(
+        &self,
+        agent: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Value> {
+        let found = self.platform()?.conversations(self.who(), agent, after, limit).await;
+        found.map_err(refused)
+    }
+
+    pub(crate) async fn conversation(&self, id: &str, whole: bool) -> Result<Value> {
+        self.platform()?.conversation(self.who(), id, whole).await.map_err(refused)
+    }
+
+    pub(crate) async fn erase_conversation(&self, id: &str) -> Result<()> {
+        self.platform()?.erase(self.who(), id).await.map_err(refused)
+    }
+}
+
+fn refused(fault: Fault) -> ApiError {
+    match fault.code.as_str() {
+        "W0201" => ApiError::missing(fault.message),
+        "W0202" => ApiError::busy(),
+        _ if fault.retriable => {
+            ApiError::new(axum::http::StatusCode::SERVICE_UNAVAILABLE, fault.message)
+        }
+        _ => ApiError::invalid(fault.message),
+    }
+}
