@@ -2,6 +2,7 @@
 
 use crate::CliError;
 use crate::terminal::Terminal;
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct CommandContext {
     pub terminal: Terminal,
     /// `true` if the store outlives the command.
     pub lasting: bool,
+    /// Files of definitions with problems.
+    broken_definitions: BTreeSet<String>,
 }
 
 /// A thread with its runs, as stored.
@@ -88,10 +91,12 @@ impl CommandContext {
         // A folder that cannot be read is an error of the commands that open an app.
         let definitions = config.read_definitions().unwrap_or_default();
         let defined = AgentDef::of_definitions(&config, &definitions.sound);
+        let broken = definitions.problems.into_iter().map(|problem| problem.file).collect();
         let agents = own.chain(config.remotes.agents()).chain(defined).collect();
         let lasting = config.store.value != StorePlace::Memory;
         terminal.lasting = lasting;
-        Self { config, flags, makers, agents, terminal, lasting }
+        let broken_definitions = broken;
+        Self { config, flags, makers, agents, terminal, lasting, broken_definitions }
     }
 
     /// Returns a copy with another store, which outlives the command if it is `lasting`.
@@ -103,6 +108,15 @@ impl CommandContext {
         moved.lasting = lasting;
         moved.terminal.lasting = lasting;
         moved
+    }
+
+    /// Says which definitions of agents have problems.
+    pub fn note_problems(&self) {
+        for file in &self.broken_definitions {
+            self.terminal.note(format_args!(
+                "the definition {file} has problems and is left out; `weft agents check` shows them"
+            ));
+        }
     }
 
     /// Finds an agent by name or id.
@@ -211,6 +225,7 @@ impl CommandContext {
         usual: &str,
         runs_max: Option<NonZeroUsize>,
     ) -> Result<App, CliError> {
+        self.note_problems();
         // Processes that stay look for such runs themselves, and say what they continue.
         let builder = App::builder().recovery(Recovery::Manual).config(self.config.clone());
         let builder = builder.default_model(usual);

@@ -21,7 +21,8 @@ pub use definition::{
     Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
     ExternalProtocol, ExternalTransport, FileText, FunctionTransport, HealthCheck, Llm, Location,
     Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, Source, SourceKind,
-    ToolMode, Transport, TransportKind, read_definition, read_definitions, read_folder, schema,
+    ToolMode, Transport, TransportKind, diff_lines, read_definition, read_definitions, read_folder,
+    schema,
 };
 pub use mode::RequestError;
 pub use platform::HostedAgents;

@@ -362,7 +362,7 @@ impl Agents {
         let schema = definition.input_schema.clone().map(Value::Object);
         // Reading the definition has compiled it before.
         let input = schema.and_then(|schema| Checker::compile(&schema).ok());
-        let context = definition.context.as_deref().map(Template::parse).and_then(Result::ok);
+        let context = definition.context.as_deref().map(Template::parse);
         let tools = self.tools_of(folder)?;
         // Graphs are held by the agents, and not the reverse.
         let this = Arc::downgrade(&self.0);

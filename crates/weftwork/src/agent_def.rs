@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weftwork_agents::AgentError;
 use weftwork_graph::{CompiledGraph, IntoGraph, InvalidGraph};
 use weftwork_models::{ChatModel, IntoModel};
+use weftwork_runtime::unversioned;
 
 type Make = dyn Fn(Arc<dyn ChatModel>) -> Result<CompiledGraph, InvalidGraph> + Send + Sync;
 
@@ -91,7 +92,10 @@ impl AgentDef {
 /// # Errors
 /// [`Error::UnknownAgent`], whose message suggests the most similar name.
 pub fn find_agent<'a>(agents: &'a [AgentDef], name: &str) -> Result<&'a AgentDef, Error> {
-    let found = agents.iter().find(|agent| agent.id() == name || agent.name() == name);
+    // A thread has the version with which it began.
+    let plain = unversioned(name);
+    let is_it = |agent: &&AgentDef| agent.id() == plain || agent.name() == plain;
+    let found = agents.iter().find(is_it);
     found.ok_or_else(|| Error::UnknownAgent {
         found: name.to_owned(),
         known: agents.iter().map(|agent| agent.name().to_owned()).collect(),

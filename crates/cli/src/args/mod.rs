@@ -186,6 +186,74 @@ pub(crate) enum Agents {
     List,
     #[command(flatten)]
     Definitions(DefinitionCommand),
+    /// Show an agent that is defined in a file: its modes, version and schemas
+    Show {
+        /// Slug of the agent
+        slug: String,
+    },
+    /// Ask an agent in one of its modes, or change its plans and deliverables
+    Run(Box<Ask>),
+    /// List the versions of an agent
+    Versions {
+        /// Slug of the agent
+        slug: String,
+    },
+    /// Make a version of an agent the current one, until its file changes
+    Use {
+        /// Slug of the agent
+        slug: String,
+        /// Version: the beginning of its hash, or its semver
+        version: String,
+    },
+    /// Show the differences between two versions of an agent
+    Diff {
+        /// Slug of the agent
+        slug: String,
+        /// Version: the beginning of its hash, or its semver
+        from: String,
+        /// Version; by default the current one
+        to: Option<String>,
+    },
+    /// Print a version of an agent as a definition
+    Export {
+        /// Slug of the agent
+        slug: String,
+        /// Version; by default the current one
+        version: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Ask {
+    /// Slug of the agent
+    pub(crate) slug: String,
+    /// Message for the agent; `-` reads it from standard input
+    #[arg(default_value = "")]
+    pub(crate) message: String,
+    /// Mode: `converse`, `plan` or `build`; by default the first one that the agent has
+    #[arg(long)]
+    pub(crate) mode: Option<String>,
+    /// Conversation to continue, or to begin with this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
+    /// Details of the request as a JSON object, such as `{"tool": "math/add", "arguments": {"a": 1}}`
+    #[arg(long, value_name = "JSON")]
+    pub(crate) payload: Option<String>,
+    /// Title of the conversation, plan or deliverable
+    #[arg(long)]
+    pub(crate) title: Option<String>,
+    /// Action on plans or deliverables, in the mode `plan` or `build`
+    #[arg(long)]
+    pub(crate) action: Option<String>,
+    /// Plan or deliverable of the action
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// Version of the action
+    #[arg(long, value_name = "N")]
+    pub(crate) version: Option<u64>,
+    /// Print the whole answer as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -100,7 +100,7 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
         Command::Store(command) => Box::pin(weftwork_cli_store::store(&command, context)).await,
         Command::Models(command) => Box::pin(models::models(command, context)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(&args, context)).await,
-        Command::Agents(command) => agents::agents(&command, context),
+        Command::Agents(command) => agents::agents(&command, context).await,
         Command::Graph(command) => graph::graph(&command, context),
         Command::Demo(args) => Box::pin(demo::demo(&args, context)).await,
         Command::Explain(args) => explain::explain(&args, &context.terminal),

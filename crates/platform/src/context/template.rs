@@ -4,6 +4,7 @@
 //! front matter: a YAML mapping between two lines `---`, whose members are names as well.
 
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 
 /// Names that every context may use, with what they stand for.
 pub(crate) const NAMES: [(&str, &str); 5] = [
@@ -20,6 +21,8 @@ pub(crate) struct Template {
     pieces: Vec<Piece>,
     /// Members of the front matter.
     pub(crate) own: Map<String, Value>,
+    /// Names between two braces that stand for nothing.
+    pub(crate) unknown: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -28,20 +31,11 @@ enum Piece {
     Name(Vec<String>),
 }
 
-/// A placeholder whose name is not known, .
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct UnknownName {
-    pub(crate) name: String,
-}
-
 impl Template {
-    /// Parses a context.
-    ///
-    /// # Errors
-    /// The first placeholder whose name is neither known nor in the front matter, or the first
-    /// problem of the front matter.
-    pub(crate) fn parse(text: &str) -> Result<Self, UnknownName> {
+    /// Parses a context. Two braces around another name are text, as in prompts about templates.
+    pub(crate) fn parse(text: &str) -> Self {
         let (own, body) = front_matter(text);
+        let mut unknown = BTreeSet::new();
         let mut pieces = Vec::new();
         let mut rest = body;
         let mut plain = String::new();
@@ -57,7 +51,10 @@ impl Template {
             let first = path.first().map(String::as_str).unwrap_or_default();
             let known = NAMES.iter().any(|(known, _)| *known == first) || own.contains_key(first);
             if !known {
-                return Err(UnknownName { name: name.to_owned() });
+                unknown.insert(first.to_owned());
+                plain.push_str(&rest[..start + 2]);
+                rest = inner;
+                continue;
             }
             plain.push_str(&rest[..start]);
             if !plain.is_empty() {
@@ -71,7 +68,7 @@ impl Template {
         if !plain.is_empty() {
             pieces.push(Piece::Text(plain));
         }
-        Ok(Self { pieces, own })
+        Self { pieces, own, unknown }
     }
 
     /// Fills the placeholders. One without a value is empty.

@@ -8,6 +8,7 @@ mod rules;
 mod schema;
 mod source;
 mod transport;
+mod write;
 mod yaml;
 
 pub use file::{
@@ -23,6 +24,7 @@ pub use transport::{
     ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
     ExternalTransport, FunctionTransport, HealthCheck, Transport, TransportKind,
 };
+pub use write::diff_lines;
 
 use rules::Rules;
 use yaml::{Content, Node};

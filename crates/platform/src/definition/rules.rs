@@ -220,18 +220,21 @@ impl Rules<'_> {
         }
     }
 
-    /// Checks the placeholders of the context.
+    /// Reports placeholders that are nearly known ones. Other names between braces are text.
     fn check_context(&mut self) {
         let Some(context) = &self.definition.context else { return };
-        let Err(unknown) = Template::parse(context) else { return };
-        let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
-        let problem = self.problem(ProblemKind::BadValue, "/context");
-        let problem = problem.found(format!("{{{{{}}}}}", unknown.name));
-        let problem = problem.nearest_of(&unknown.name, names.iter().copied());
-        let names = names.join("`, `");
-        self.problems.push(problem.expected(format!(
-            "a placeholder of `{names}`, or of the front matter; other text has no two braces"
-        )));
+        let template = Template::parse(context);
+        let own = template.own.keys().map(String::as_str);
+        let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).chain(own).collect();
+        for unknown in &template.unknown {
+            let problem = self.problem(ProblemKind::BadValue, "/context");
+            let problem = problem.found(format!("{{{{{unknown}}}}}"));
+            let problem = problem.nearest_of(unknown, names.iter().copied());
+            if problem.nearest.is_some() {
+                let listed = names.join("`, `");
+                self.problems.push(problem.expected(format!("a placeholder of `{listed}`")));
+            }
+        }
     }
 
     /// Checks that each source has what its kind needs, and nothing else.

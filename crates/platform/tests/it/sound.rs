@@ -167,3 +167,30 @@ proptest! {
         }
     }
 }
+
+/// A definition that is written and read again is the same.
+#[test]
+fn a_definition_is_written_as_it_was_read() {
+    let text = "type: context
+slug: golf
+version: 1.2.0
+context: |
+  # Golf
+    indented: \"x\" {{date}}
+
+  last
+agent_card:
+  modes: [converse, build]
+  skills: [{id: a, tags: ['yes', '1.0']}]
+metadata: {\"a b\": [1, 2.5, null, true], no: 'line\\n', \"1\": \"\"}
+";
+    let folder = crate::bench::agent("golf", text);
+    let written = folder.to_yaml();
+    let again = crate::bench::agent("golf", &written);
+    assert_eq!(again.definition, folder.definition, "{written}");
+    assert!(written.contains("context: |\n  # Golf\n    indented"), "{written}");
+    let other = crate::bench::agent("golf", &text.replace("last", "other"));
+    let lines = weftwork_platform::diff_lines(&written, &other.to_yaml());
+    assert!(lines.contains(&"-   last".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"+   other".to_owned()), "{lines:?}");
+}
