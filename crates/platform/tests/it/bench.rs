@@ -49,6 +49,14 @@ impl Bench {
         definitions: impl IntoIterator<Item = DefinitionFolder>,
         steps: impl IntoIterator<Item = Step>,
     ) -> Self {
+        Self::over(Arc::new(MemoryStore::new()), definitions, steps).await
+    }
+
+    pub(crate) async fn over(
+        store: Arc<dyn Store>,
+        definitions: impl IntoIterator<Item = DefinitionFolder>,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let steps = Mutex::new(steps.into_iter().collect::<std::collections::VecDeque<_>>());
         let seen = Arc::clone(&asked);
@@ -56,7 +64,6 @@ impl Bench {
             seen.lock().expect("no panic").push(request.clone());
             steps.lock().expect("no panic").pop_front().expect("a further step")
         }));
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let services = Services {
             model,
             open_model: Arc::new(|id| {

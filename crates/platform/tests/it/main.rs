@@ -9,5 +9,6 @@ mod records_check;
 mod records_conversation;
 mod records_history;
 mod records_merge;
+mod requests;
 mod sound;
 mod wrong;

@@ -1,0 +1,225 @@
+//! Requests in the one form, and what becomes of them.
+
+use crate::bench::{Bench, agent};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use weftwork_models::scripted::Step;
+use weftwork_platform::HostedAgents;
+use weftwork_types::caller::Caller;
+use weftwork_types::port::{Platform, TaskCaller};
+use weftwork_types::task::{Mode, TaskResponse};
+use weftwork_types::{OrgId, Principal, Timestamp};
+
+const WRITER: &str = "type: context\ncontext: You write.\n";
+const ADDER: &str = "type: tool\ntools: [math/add]\n";
+
+struct Asked {
+    bench: Bench,
+    platform: HostedAgents,
+}
+
+impl Asked {
+    async fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        let bench = Bench::new([agent("writer", WRITER), agent("adder", ADDER)], steps).await;
+        let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+        Self { bench, platform }
+    }
+
+    async fn ask(&self, request: Value) -> TaskResponse {
+        self.ask_as(&Principal::local(), None, request).await
+    }
+
+    async fn ask_as(&self, who: &Principal, key: Option<&str>, request: Value) -> TaskResponse {
+        let by = TaskCaller {
+            principal: who.clone(),
+            caller: Caller::local("request").expect("an id"),
+            idempotency_key: key.map(str::to_owned),
+        };
+        self.platform.task(by, serde_json::from_value(request).expect("a request")).await
+    }
+}
+
+fn steps<const N: usize>(texts: [&str; N]) -> [Step; N] {
+    texts.map(Step::text)
+}
+
+#[tokio::test]
+async fn a_request_without_a_mode_is_answered_in_the_first_one_of_the_agent() {
+    let asked = Asked::new(steps(["Hello."])).await;
+    let response = asked.ask(json!({"agent": "writer", "userMessage": "Hi"})).await;
+    assert!(response.success, "{response:?}");
+    assert_eq!((response.mode.as_str(), &response.content), ("converse", &Some(json!("Hello."))));
+    for member in ["conversationId", "thread", "run", "agent", "version", "usage"] {
+        assert!(response.metadata.contains_key(member), "{member}: {response:?}");
+    }
+    assert_eq!(response.metadata["usage"]["model_calls"], 1);
+}
+
+#[tokio::test]
+async fn refusals_have_the_texts_of_the_form() {
+    let asked = Asked::new([]).await;
+    let ask = async |request: Value| asked.ask(request).await;
+    let cases = [
+        (json!({"agent": "writr"}), "there is no agent writr; did you mean writer?", "W1012"),
+        (
+            json!({"agent": "adder", "mode": "plan"}),
+            "agent adder does not support mode plan; declared: build",
+            "W1030",
+        ),
+        (
+            json!({"agent": "writer", "mode": "build", "payload": {"action": "burn"}}),
+            "Unknown action: burn; expected one of: create,",
+            "W1032",
+        ),
+        (
+            json!({"agent": "writer", "payload": {"orchestrate": true}}),
+            "this version has no orchestration",
+            "W1031",
+        ),
+        (
+            json!({"agent": "writer", "mode": "plan", "payload": {"action": "read"}}),
+            "`planId` of the request is missing",
+            "W1033",
+        ),
+        (
+            json!({"agent": "adder", "payload": {"tool": "math/div", "arguments": {}}}),
+            "agent adder has no tool math/div; its tools: math/add",
+            "W1034",
+        ),
+    ];
+    for (request, text, code) in cases {
+        let response = ask(request.clone()).await;
+        assert!(!response.success, "{request}");
+        let error = response.error.expect("an error");
+        assert!(error.starts_with(text), "{request}: {error}");
+        assert_eq!(response.metadata["code"], code, "{request}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn plans_and_deliverables_are_made_read_edited_and_deleted_in_their_modes() {
+    let asked = Asked::new(steps(["Plan one.", "Result one.", "Result two."])).await;
+    let of = |mode: &str, payload: Value, message: &str| {
+        json!({"agent": "writer", "mode": mode, "conversationId": "a conversation/1",
+            "userMessage": message, "payload": payload})
+    };
+    let planned = asked.ask(of("plan", json!({"title": "Steps"}), "Plan it.")).await;
+    assert!(planned.success, "{planned:?}");
+    let plan = planned.metadata["plan"].clone();
+    assert_eq!((&plan["version"], &plan["title"]), (&json!(1), &json!("Steps")));
+
+    let built = asked.ask(of("build", json!({"planId": plan["id"]}), "Make it.")).await;
+    let made = built.metadata["deliverable"]["id"].clone();
+    assert_eq!(built.content, Some(json!("Result one.")));
+    let system = asked.bench.requests()[1].messages[0].joined_text();
+    assert!(system.contains("Plan one."), "{system}");
+
+    let again = json!({"action": "rerun", "deliverableId": made});
+    let rebuilt = asked.ask(of("build", again, "")).await;
+    assert_eq!(rebuilt.metadata["deliverable"]["version"], 2, "{rebuilt:?}");
+
+    let act = async |mut payload: Value| {
+        payload["deliverableId"] = made.clone();
+        asked.ask(of("build", payload, "")).await
+    };
+    let edited = act(json!({"action": "edit", "version": 2, "content": "Result three."})).await;
+    assert_eq!(edited.content.expect("a record")["current"], 3);
+    let late = act(json!({"action": "edit", "version": 2, "content": "Late."})).await;
+    assert_eq!(late.metadata["code"], "W1020", "{late:?}");
+    assert!(late.metadata["conflict"].to_string().contains("Result three."), "{late:?}");
+    let first = act(json!({"action": "read", "version": 1})).await;
+    assert_eq!(first.content.expect("a version")["content"], "Result one.");
+    act(json!({"action": "set_current", "version": 1})).await;
+    let copied = act(json!({"action": "copy_version", "version": 1})).await;
+    assert_eq!(copied.content.expect("a record")["current"], 4);
+    let gone = act(json!({"action": "delete_version", "version": 3})).await;
+    assert_eq!(gone.content.expect("a record")["versions"].as_array().map(Vec::len), Some(3));
+
+    // The same record, without an agent.
+    let payload = serde_json::from_value(json!({"action": "list"})).expect("a payload");
+    let who = Principal::local();
+    let listed = asked.platform.record(&who, Mode::Build, "a conversation/1", &payload).await;
+    let listed = listed.content.expect("a list");
+    assert_eq!(listed[0]["id"], made);
+    assert_eq!(listed[0]["versions"].as_array().map(Vec::len), Some(3));
+    act(json!({"action": "delete"})).await;
+    let read = act(json!({"action": "read"})).await;
+    assert_eq!(read.metadata["code"], "W0201");
+}
+
+#[tokio::test]
+async fn a_conversation_is_that_of_its_subject_and_goes_with_all_that_it_has() {
+    let asked = Asked::new(steps(["One.", "Two."])).await;
+    let org = OrgId::new("acme").expect("an id");
+    let ada = Principal::new(org.clone(), "ada");
+    let bob = Principal::new(org, "bob");
+    let request = json!({"agent": "writer", "mode": "build", "conversationId": "c",
+        "userMessage": "Write."});
+    let of_ada = asked.ask_as(&ada, None, request.clone()).await;
+    let of_bob = asked.ask_as(&bob, None, request).await;
+    assert_ne!(of_ada.metadata["thread"], of_bob.metadata["thread"]);
+
+    let mine = asked.platform.conversation(&ada, "c", true).await.expect("reads");
+    assert_eq!(mine["deliverables"][0]["versions"][0]["content"], "One.");
+    assert_eq!(mine["tasks"][0]["state"], "completed");
+    assert_eq!(mine["messages"].as_array().map(Vec::len), Some(2));
+    let id = of_bob.metadata["deliverable"]["id"].clone();
+    let stolen = json!({"agent": "writer", "mode": "build", "conversationId": "c",
+        "payload": {"action": "read", "deliverableId": id}});
+    let stolen = asked.ask_as(&ada, None, stolen).await;
+    assert_eq!(stolen.metadata["code"], "W0201", "{stolen:?}");
+
+    let listed = asked.platform.conversations(&ada, None, None, 10).await.expect("reads");
+    assert_eq!(listed["conversations"].as_array().map(Vec::len), Some(1));
+    asked.platform.erase(&ada, "c").await.expect("is deleted");
+    let gone = asked.platform.conversation(&ada, "c", false).await.expect_err("is gone");
+    assert_eq!(gone.code, "W0201");
+    assert!(asked.platform.conversation(&bob, "c", false).await.is_ok());
+}
+
+#[tokio::test]
+async fn another_agent_continues_a_conversation_and_a_key_repeats_nothing() {
+    let asked = Asked::new(steps(["One.", "Two."])).await;
+    let request = json!({"agent": "writer", "conversationId": "c", "userMessage": "Hi"});
+    let who = Principal::local();
+    let first = asked.ask_as(&who, Some("key"), request.clone()).await;
+    let again = asked.ask_as(&who, Some("key"), request).await;
+    assert_eq!(first.metadata["run"], again.metadata["run"]);
+    assert_eq!(first.content, again.content);
+    let sum = json!({"agent": "adder", "conversationId": "c",
+        "payload": {"tool": "math/add", "arguments": {"a": 1, "b": 1}}});
+    let sum = asked.ask(sum).await;
+    assert_eq!(sum.content, Some(json!(2)), "{sum:?}");
+    assert_eq!(sum.metadata["thread"], first.metadata["thread"]);
+    let back = asked.ask(json!({"agent": "writer", "conversationId": "c", "userMessage": "Go on"}));
+    assert_eq!(back.await.content, Some(json!("Two.")));
+}
+
+/// A version that the file no longer has is found by a program that begins anew.
+#[tokio::test]
+async fn versions_stay_in_the_store_and_an_operator_chooses_among_them() {
+    let first = "type: context\nversion: 1.0.0\ncontext: First.\n";
+    let second = "type: context\nversion: 2.0.0\ncontext: Second.\n";
+    let bench = Bench::new([agent("golf", first)], steps(["a"])).await;
+    let store = Arc::clone(&bench.store);
+    bench.agents.keep_versions(&*store, Timestamp(1)).await.expect("writes");
+    bench.thread("golf", "old").say("one").await.expect("runs");
+
+    let texts = steps(["b", "c", "d", "e"]);
+    let later = Bench::over(Arc::clone(&store), [agent("golf", second)], texts).await;
+    later.agents.keep_versions(&*store, Timestamp(2)).await.expect("writes");
+    later.thread("golf", "old").say("two").await.expect("runs");
+    later.thread("golf", "new").say("three").await.expect("runs");
+    let used = later.agents.use_version(&*store, None, "golf", "1.0.0", Timestamp(3)).await;
+    assert_eq!(used.expect("is there").semver.as_deref(), Some("1.0.0"));
+    later.thread("golf", "newer").say("four").await.expect("runs");
+    let listed = later.agents.stored_versions(&*store, None, "golf").await.expect("reads");
+    let listed: Vec<_> = listed.iter().map(|of| (of.semver.as_deref(), of.current)).collect();
+    assert_eq!(listed, [(Some("2.0.0"), false), (Some("1.0.0"), true)]);
+    // A change of the file makes that one current.
+    later.agents.replace([agent("golf", "type: context\ncontext: Third.\n")]);
+    later.thread("golf", "newest").say("five").await.expect("runs");
+    let contexts: Vec<_> =
+        later.requests().iter().map(|asked| asked.messages[0].joined_text()).collect();
+    assert_eq!(contexts, ["First.", "Second.", "First.", "Third."]);
+}
