@@ -295,8 +295,7 @@ fn state_of(row: &weftwork_store::RunRow) -> &'static str {
 
 impl Platform for HostedAgents {
     fn agents(&self, who: &Principal) -> Vec<AgentSummary> {
-        let folders = self.agents.definitions(who);
-        folders.into_iter().map(|folder| self.agents.summary(&folder)).collect()
+        self.agents.summaries(who)
     }
 
     fn task(&self, by: TaskCaller, request: TaskRequest) -> BoxFuture<'_, TaskResponse> {

@@ -399,8 +399,14 @@ impl Agents {
         form_of(folder.as_deref().map(|folder| &folder.definition), kind)
     }
 
+    /// Describes the agents of a principal, ordered by slug.
+    #[must_use]
+    pub fn summaries(&self, who: &Principal) -> Vec<AgentSummary> {
+        self.definitions(who).iter().map(|folder| self.summary(folder)).collect()
+    }
+
     /// Describes an agent.
-    pub(crate) fn summary(&self, folder: &DefinitionFolder) -> AgentSummary {
+    fn summary(&self, folder: &DefinitionFolder) -> AgentSummary {
         let definition = &folder.definition;
         let card = &definition.agent_card;
         AgentSummary {
@@ -454,7 +460,8 @@ impl GraphSource for Agents {
         });
         let Some(folder) = found else { return Ok(None) };
         let graph = self.compile(&folder).map_err(|problem| RuntimeError::Node(problem.fault()))?;
-        Ok(Some(SourcedGraph { id: id_of(&folder), graph }))
+        let description = folder.definition.agent_card.description.clone().unwrap_or_default();
+        Ok(Some(SourcedGraph { id: id_of(&folder), graph, description }))
     }
 
     fn list(&self, who: &Principal) -> Vec<ListedGraph> {
