@@ -13,7 +13,7 @@ use weftwork_types::task::{Mode, Payload};
 /// Names of all actions.
 const NAMES: &str = "create, read, list, edit, rerun, set_current, copy_version, delete_version, merge_versions, delete";
 
-/// What a request wants of a mode.
+/// The part of a mode that a request wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// A run of the agent.

@@ -110,7 +110,7 @@ impl HostedAgents {
         let started = run.caller(by.caller.clone()).begin().await.map_err(fault)?;
         if payload.stream == Some(true) {
             let run = started.run().clone();
-            let mut metadata = place(conversation, &run);
+            let mut metadata = ids_of(conversation, &run);
             let path = format!("/threads/{}/runs/{}/stream", run.thread, run.run);
             metadata.insert("stream".to_owned(), path.into());
             return Ok(TaskResponse::success(*mode, Value::Null, metadata));
@@ -122,7 +122,7 @@ impl HostedAgents {
     /// The answer to a request whose run has ended.
     async fn response(&self, who: &Principal, checked: &Checked, ended: &EndedRun) -> TaskResponse {
         let run = ended.run();
-        let mut metadata = place(&checked.conversation, run);
+        let mut metadata = ids_of(&checked.conversation, run);
         if let Ok(used) = self.runtime.used(who, run).await {
             metadata.insert("usage".to_owned(), json!(used));
         }
@@ -410,7 +410,7 @@ fn title_of(message: &str) -> Option<String> {
     Some(line.chars().take(80).collect())
 }
 
-fn place(conversation: &str, run: &weftwork_types::run::RunRef) -> Map<String, Value> {
+fn ids_of(conversation: &str, run: &weftwork_types::run::RunRef) -> Map<String, Value> {
     Map::from_iter([
         ("conversationId".to_owned(), conversation.into()),
         ("thread".to_owned(), json!(run.thread)),

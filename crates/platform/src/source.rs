@@ -27,7 +27,7 @@ pub const AGENTS: &str = "agents:";
 /// Function that opens a model by its id, `provider:model`.
 type OpenModel = dyn Fn(&str) -> Result<Arc<dyn ChatModel>, ModelError> + Send + Sync;
 
-/// What defined agents reach the outside with.
+/// Services through which defined agents reach the outside.
 #[derive(Clone)]
 pub struct Services {
     /// Model of definitions that name none.
