@@ -7,5 +7,6 @@ mod records_check;
 mod records_conversation;
 mod records_history;
 mod records_merge;
+mod records_races;
 mod sound;
 mod wrong;
