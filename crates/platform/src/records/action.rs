@@ -119,6 +119,10 @@ impl<'a> Records<'a> {
         let version = record.version(version.unwrap_or(record.current))?;
         let query = SequenceQuery::of(version.contents(&record.at), 0);
         let rows = self.store.sequence_rows(self.who, query).await?;
+        if rows.is_empty() {
+            // It may have been deleted since the record was read.
+            self.read(&record.at).await?.version(version.number)?;
+        }
         let content = version.read_content(&record.at, &rows)?;
         Ok(VersionContent { version: version.clone(), content })
     }
@@ -156,7 +160,14 @@ impl<'a> Records<'a> {
         loop {
             let base = record.find(edited);
             let Some(version) = base.filter(|version| version.number == record.current) else {
-                return Err(self.changed(&record, edited).await?);
+                match self.changed(&record, edited).await {
+                    // The current version was deleted since the record was read.
+                    Err(RecordError::Store(StoreError::NotFound { .. })) => {
+                        record = self.read(at).await?;
+                        continue;
+                    }
+                    changed => return Err(changed?),
+                }
             };
             record.check_room()?;
             let new = NewVersion {

@@ -9,7 +9,7 @@ use weftwork_store::rows::{
     Batch, Key, KeyRange, MemoryRows, Order, RowStore, Rows, Value, Written,
 };
 use weftwork_store::sequence::EXPORTED_KINDS;
-use weftwork_store::{Result, SequenceQuery, SequenceTable, Store, WriteThreads};
+use weftwork_store::{Result, SequenceQuery, SequenceTable, Store, StoreError, WriteThreads};
 use weftwork_types::{BoxFuture, Timestamp};
 
 /// Rows that let other futures advance before each call, by a sequence that follows from a seed.
@@ -161,6 +161,38 @@ async fn an_edit_without_a_base_does_not_replace_a_version_that_it_did_not_see()
         }
     }
     assert!(refused > 0 && refused < 50, "{refused}");
+}
+
+#[tokio::test]
+async fn a_version_that_is_deleted_meanwhile_does_not_exist() {
+    let mut missing = 0;
+    for seed in 0..60 {
+        let (_, store) = store(seed << 32).await;
+        let ada = principal("ada");
+        let records = Records::new(&store, &ada, Timestamp(5));
+        let at = deliverable("d");
+        let form = markdown();
+        records.create(&at, &new("one\n"), &form).await.expect("creates");
+        let record = records.copy_version(&at, 1).await.expect("copies");
+        let late = edit(Some(1), "late\n");
+        let (read, copied, edited, deleted) = join!(
+            records.content(&record, Some(2)),
+            records.copy_version(&at, 2),
+            records.edit(&at, &late, &form),
+            records.delete_version(&at, 2),
+        );
+        deleted.expect("the version is there");
+        let is_missing =
+            |error: &RecordError| matches!(error, RecordError::Store(StoreError::NotFound { .. }));
+        missing += [read.is_err(), copied.is_err()].iter().filter(|missing| **missing).count();
+        assert!(read.as_ref().err().is_none_or(is_missing), "{read:?}");
+        assert!(copied.as_ref().err().is_none_or(is_missing), "{copied:?}");
+        // Once the second version is deleted, the first one is current again.
+        if let Err(error) = edited {
+            assert!(matches!(error, RecordError::Changed(_)), "{error:?}");
+        }
+    }
+    assert!(missing > 5, "{missing}");
 }
 
 #[tokio::test]
