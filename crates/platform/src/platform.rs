@@ -1,6 +1,6 @@
 //! The agents of a program as servers and commands reach them.
 
-use crate::action::{self, Action, ActionError};
+use crate::action::{self, Action, ActionError, Forms, RecordAction};
 use crate::mode::{self, RequestError};
 use crate::records::{
     Conversation, ConversationQuery, NewConversation, RecordError, RecordId, RecordKind, Records,
@@ -81,7 +81,7 @@ impl HostedAgents {
         checked: &Checked,
     ) -> Result<TaskResponse, Fault> {
         let who = &by.principal;
-        let TaskRequest { agent, user_message, payload, .. } = request;
+        let TaskRequest { agent, user_message, payload, input: given, .. } = request;
         let slug = agent.strip_prefix(AGENTS).unwrap_or(&agent);
         let Checked { mode, conversation, thread, .. } = checked;
         let opened = NewConversation {
@@ -90,16 +90,17 @@ impl HostedAgents {
             agent: Some(slug.to_owned()),
             graph: None,
         };
-        let now = self.runtime.clock().now();
-        let store = self.runtime.store();
-        open_conversation(&**store, who, opened, now).await.map_err(|error| error.fault())?;
+        self.open(who, opened).await?;
         let opened = self.runtime.thread_for(who, &format!("{AGENTS}{slug}"), thread.as_str());
         let message = match &by.idempotency_key {
             Some(key) => Message::user_of_request(user_message.clone(), key),
             None => Message::user(user_message.clone()),
         };
         let messages = if user_message.is_empty() { Vec::new() } else { vec![message] };
-        let input = json!({"messages": messages, "mode": mode, "payload": payload});
+        let mut input = json!({"messages": messages, "mode": mode, "payload": payload});
+        if let Some(given) = given {
+            input["input"] = given;
+        }
         // A conversation may be continued by another agent: all have the same state.
         let options = RunOptions {
             other_graph: true,
@@ -117,6 +118,12 @@ impl HostedAgents {
         }
         let ended = started.await;
         Ok(self.response(who, checked, &ended).await)
+    }
+
+    async fn open(&self, who: &Principal, new: NewConversation) -> Result<(), Fault> {
+        let now = self.runtime.clock().now();
+        let opened = open_conversation(&**self.runtime.store(), who, new, now).await;
+        opened.map(drop).map_err(|error| error.fault())
     }
 
     /// The answer to a request whose run has ended.
@@ -190,9 +197,21 @@ impl HostedAgents {
                 Ok(request) => self.run(&by, request, &checked).await,
                 Err(error) => Err(error),
             },
-            Action::Record(_) => {
+            Action::Record(action) => {
                 let payload = &request.payload;
-                return self.act(&by.principal, &checked, payload).await;
+                let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
+                if action == RecordAction::Create {
+                    let new = NewConversation {
+                        id: checked.conversation.clone(),
+                        title: payload.title.clone(),
+                        agent: Some(slug.to_owned()),
+                        graph: None,
+                    };
+                    if let Err(fault) = self.open(&by.principal, new).await {
+                        return failure(mode, &fault, Map::new());
+                    }
+                }
+                return self.act(&by.principal, &checked, Some(slug), payload).await;
             }
         };
         done.unwrap_or_else(|fault| failure(mode, &fault, Map::new()))
@@ -217,14 +236,20 @@ impl HostedAgents {
         Ok(TaskRequest { user_message, ..request })
     }
 
-    async fn act(&self, who: &Principal, checked: &Checked, payload: &Payload) -> TaskResponse {
+    async fn act(
+        &self,
+        who: &Principal,
+        checked: &Checked,
+        agent: Option<&str>,
+        payload: &Payload,
+    ) -> TaskResponse {
         let kind = action::kind_of(checked.mode).unwrap_or(RecordKind::Deliverable);
         let records = self.records(who);
-        let form = |agent: Option<&str>| self.agents.form(who, agent, kind);
+        let forms = Forms { agent, of: &|agent| self.agents.form(who, agent, kind) };
         let unique = format!("{:032x}", self.runtime.clock().unique());
         let new_id = RecordId::derived(&[&unique]);
         let thread = &checked.thread;
-        match action::act(&records, kind, checked.action, thread, payload, new_id, &form).await {
+        match action::act(&records, kind, checked.action, thread, payload, new_id, forms).await {
             Ok(content) => {
                 let mut metadata = Map::new();
                 metadata.insert("conversationId".to_owned(), checked.conversation.clone().into());
@@ -330,7 +355,8 @@ impl Platform for HostedAgents {
                 Err(error) => return refused(error.fault()),
             };
             let conversation = conversation.to_owned();
-            self.act(who, &Checked { mode, action, conversation, thread }, payload).await
+            let checked = Checked { mode, action, conversation, thread };
+            self.act(who, &checked, None, payload).await
         })
     }
 

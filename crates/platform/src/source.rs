@@ -362,6 +362,8 @@ impl Agents {
         let schema = definition.input_schema.clone().map(Value::Object);
         // Reading the definition has compiled it before.
         let input = schema.and_then(|schema| Checker::compile(&schema).ok());
+        let schema = definition.output_schema.clone().map(Value::Object);
+        let output = schema.and_then(|schema| Checker::compile(&schema).ok());
         let context = definition.context.as_deref().map(Template::parse);
         let tools = self.tools_of(folder)?;
         // Graphs are held by the agents, and not the reverse.
@@ -374,6 +376,7 @@ impl Agents {
             files: folder.files.clone(),
             model,
             input,
+            output,
             plan,
             deliverable,
             store: Arc::clone(&services.store),

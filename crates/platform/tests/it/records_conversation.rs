@@ -3,12 +3,12 @@
 use super::records::{edit, markdown, new, principal};
 use serde_json::json;
 use weftwork_platform::records::{
-    ConversationQuery, NewConversation, RecordError, RecordId, RecordRef, Records, TaskChange,
-    TaskState, conversation_thread, conversations, erase_conversation, export_conversation,
-    open_conversation, read_conversation, read_task, read_tasks, task_write,
+    Conversation, ConversationQuery, NewConversation, RecordError, RecordId, RecordRef, Records,
+    TaskChange, TaskState, conversation_thread, conversations, erase_conversation,
+    export_conversation, open_conversation, read_conversation, read_task, read_tasks, task_write,
 };
 use weftwork_store::sequence::{PLANS, RECORD_CONTENTS, TASKS};
-use weftwork_store::{MemoryStore, SequenceQuery, SequenceTable, Store, StoreError};
+use weftwork_store::{MemoryStore, ReadThreads, SequenceQuery, SequenceTable, Store, StoreError};
 use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
 
 fn conversation(id: &str, agent: &str) -> NewConversation {
@@ -72,6 +72,9 @@ async fn conversations_are_listed_for_their_subject() {
     let again = open_conversation(&store, &ada, conversation("a", "other"), Timestamp(9)).await;
     let again = again.expect("opens");
     assert_eq!((again.agent.as_deref(), again.created_at), (Some("golf"), Timestamp(1)));
+    let row = store.thread(&ada, &again.thread).await.expect("reads");
+    assert_eq!(Conversation::of(&ada, &row), Some(again));
+    assert_eq!(Conversation::of(&bob, &row), None);
     let records = Records::new(&store, &bob, Timestamp(9));
     let found = read_conversation(&records, "a").await;
     assert!(matches!(found, Err(RecordError::Store(StoreError::NotFound { .. }))), "{found:?}");
