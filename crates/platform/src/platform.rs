@@ -14,10 +14,12 @@ use weftwork_runtime::{EndedRun, Runtime};
 use weftwork_types::code::Fault;
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentSummary, Platform, TaskCaller};
-use weftwork_types::run::{RunInput, RunOptions, RunOutcome};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunStatus};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
+/// Maximum number of tasks of a conversation in a list.
+const TASKS_MAX: usize = 100;
 /// Maximum number of conversations in a list.
 const CONVERSATIONS_MAX: usize = 1_000;
 
@@ -271,31 +273,49 @@ impl HostedAgents {
         }
     }
 
-    /// The tasks of a conversation: its runs, with their states.
+    /// The tasks of a conversation, which are its runs: the newest first, with their states, messages
+    /// and results.
     async fn tasks(&self, who: &Principal, thread: &ThreadId) -> Result<Vec<Value>, Fault> {
         let runs = self.runtime.store().runs(who, thread).await.map_err(|error| error.fault())?;
-        let task = |row: &weftwork_store::RunRow| {
+        let mut tasks = Vec::new();
+        for row in runs.iter().rev().take(TASKS_MAX) {
             let graph = weftwork_runtime::unversioned(&row.new.graph);
-            json!({
+            let mut task = json!({
                 "id": row.new.at.run,
                 "agent": graph.strip_prefix(AGENTS).unwrap_or(graph),
                 "state": state_of(row),
-                "mode": mode_of(&row.new.input),
+                "mode": member_of(&row.new.input, "mode"),
+                "message": message_of(&row.new.input),
                 "createdAt": row.new.created_at,
                 "endedAt": row.ended_at,
                 "error": error_of(row.outcome.as_ref()),
-            })
-        };
-        Ok(runs.iter().map(task).collect())
+            });
+            if let (RunStatus::Completed, Some(last)) = (row.status, row.last_checkpoint) {
+                // A version of the agent that is gone leaves the task without its result.
+                let state = self.runtime.state_at(who, thread, last).await.ok();
+                let answer = state.as_ref().and_then(|state| state.values.get("answer"));
+                let content = answer.and_then(|answer| answer.get("content"));
+                task["result"] = content.cloned().unwrap_or_default();
+            }
+            tasks.push(task);
+        }
+        Ok(tasks)
     }
 }
 
-/// The mode that a run was asked in, if its request named one.
-fn mode_of(input: &RunInput) -> Option<&Value> {
+/// A member of the input of a run.
+fn member_of<'a>(input: &'a RunInput, name: &str) -> Option<&'a Value> {
     match input {
-        RunInput::Start { input } => input.get("mode"),
+        RunInput::Start { input } => input.get(name),
         _ => None,
     }
+}
+
+/// The text of the last message of the input of a run.
+fn message_of(input: &RunInput) -> Option<String> {
+    let messages = member_of(input, "messages")?.as_array()?;
+    let message: Message = serde_json::from_value(messages.last()?.clone()).ok()?;
+    Some(message.joined_text())
 }
 
 fn error_of(outcome: Option<&RunOutcome>) -> Option<String> {
@@ -307,7 +327,6 @@ fn error_of(outcome: Option<&RunOutcome>) -> Option<String> {
 
 /// The state of a task, in the words of A2A.
 fn state_of(row: &weftwork_store::RunRow) -> &'static str {
-    use weftwork_types::run::RunStatus;
     match row.status {
         RunStatus::Pending | RunStatus::Queued => "submitted",
         RunStatus::Running => "working",

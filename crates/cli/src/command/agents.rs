@@ -120,6 +120,9 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         })?,
         None => Payload::default(),
     };
+    let input = ask.input.as_deref().map(serde_json::from_str).transpose();
+    let input = input
+        .map_err(|error| CliError::BadInput { reason: format!("--input is no JSON: {error}") })?;
     payload.title = ask.title.clone().or(payload.title);
     payload.action = ask.action.clone().or(payload.action);
     payload.version = ask.version.or(payload.version);
@@ -131,6 +134,7 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         agent: ask.slug.clone(),
         mode: ask.mode.clone(),
         user_message: read_message(&ask.message)?,
+        input,
         conversation_id: ask.conversation.clone(),
         payload,
     };
