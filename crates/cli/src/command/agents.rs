@@ -150,9 +150,15 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     };
     let response = app.platform().task(by, request).await;
     let terminal = &context.terminal;
+    let waits = response.metadata.get("status").is_some_and(|status| status == "input_required");
+    let exit = match response.success {
+        true if waits => Exit::Waiting,
+        true => Exit::Done,
+        false => Exit::Failed,
+    };
     if ask.json {
         terminal.line(format_args!("{:#}", json!(response)))?;
-        return Ok(if response.success { Exit::Done } else { Exit::Failed });
+        return Ok(exit);
     }
     if let Some(id) = response.metadata.get("conversationId").and_then(Value::as_str) {
         terminal.note(format_args!("conversation {id}"));
@@ -162,20 +168,18 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         let code = response.metadata.get("code").and_then(Value::as_str).unwrap_or_default();
         let word = terminal.paint_error(Style::Bad, "error");
         terminal.note(format_args!("{word}: {code}: {error}"));
-        return Ok(Exit::Failed);
+        return Ok(exit);
     }
     match &response.content {
         Some(Value::String(text)) => terminal.line(text)?,
         Some(content) => terminal.line(format_args!("{content:#}"))?,
         None => {}
     }
-    let waits = response.metadata.get("status").is_some_and(|status| status == "input_required");
     if waits {
         let thread = response.metadata.get("thread").and_then(Value::as_str).unwrap_or_default();
         terminal.note(format_args!("the agent waits for an answer: weft chat --thread {thread}"));
-        return Ok(Exit::Waiting);
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// Says which records a run wrote.

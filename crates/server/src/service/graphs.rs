@@ -80,8 +80,11 @@ impl Service {
 
     /// Returns the assistant that a request names by its UUID, or by the name of its graph.
     pub(super) async fn chosen(&self, assistant: &str) -> Result<Assistant> {
-        if let Ok(name) = self.graph_of(assistant) {
-            return Ok(self.of_graph(&name));
+        match self.graph_of(assistant) {
+            Ok(name) => return Ok(self.of_graph(&name)),
+            Err(error) if error.is_missing() => {}
+            // An agent that cannot be asked here.
+            Err(error) => return Err(error),
         }
         let Ok(id) = uuid::Uuid::try_parse(assistant) else {
             let known = self.names();
