@@ -60,6 +60,7 @@ def read_cases(text):
         try:
             return json.loads(text)
         except ValueError:
+            assert text[0] not in "\"'[{&*!|>%@`", f"expected JSON or plain words, found {text}"
             return text
 
     def block(indent):
@@ -157,7 +158,8 @@ class Stage:
         args = ["agents", "run", slug, request.get("userMessage", ""), "--json"]
         for member, flag in [("mode", "--mode"), ("conversationId", "--conversation")]:
             args += [flag, request[member]] if member in request else []
-        args += ["--payload", json.dumps(request["payload"])] if "payload" in request else []
+        for member in ["input", "payload"]:
+            args += [f"--{member}", json.dumps(request[member])] if member in request else []
         done = self.weft(*args, store=f"sqlite:{self.place / slug}.db", check=False)
         assert done.stdout, f"no answer: {done.stderr[-500:]}"
         answer = json.loads(done.stdout)
