@@ -48,6 +48,8 @@ CHANGES = ["memory/add_observations"]
 # Numbers of published servers, and of their tools, that the agents use at least.
 SERVERS_MIN = 3
 TOOLS_MIN = 10
+# Exit statuses of requests that are fulfilled, or wait for a person.
+DONE_OR_WAITING = [0, 3]
 QUESTION = "How many clubs may a player carry?"
 
 
@@ -163,7 +165,7 @@ class Stage:
         done = self.weft(*args, store=f"sqlite:{self.place / slug}.db", check=False)
         assert done.stdout, f"no answer: {done.stderr[-500:]}"
         answer = json.loads(done.stdout)
-        assert answer["success"] == (done.returncode == 0), f"status {done.returncode} of {answer}"
+        assert answer["success"] == (done.returncode in DONE_OR_WAITING), f"status {done.returncode} of {answer}"
         return answer
 
 
@@ -289,6 +291,19 @@ def a_client_of_the_ai_sdk_asks_the_embedded_model(_stage, server, _slugs):
     assert "14" in "".join(deltas), events
 
 
+def a_call_that_a_person_confirms_is_made_once(stage, _server, _slugs):
+    arguments = {"observations": [{"entityName": "Ada", "contents": ["likes tea"]}]}
+    payload = {"tool": "memory/add_observations", "arguments": arguments}
+    waiting = stage.ask_by_command("memory-keeper", {"payload": payload})
+    store = f"sqlite:{stage.place / 'memory-keeper'}.db"
+    stage.weft("threads", "resume", waiting["metadata"]["thread"], "--approve", store=store)
+    again = stage.weft("threads", "resume", waiting["metadata"]["thread"], "--approve", store=store, check=False)
+    assert again.returncode != 0, again.stdout
+    found = stage.ask_by_command("memory-keeper", {"payload": {"tool": "memory/read_graph"}})
+    known = {entity["name"]: entity["observations"] for entity in found["content"]["entities"]}
+    assert known["Ada"] == ["wrote a program", "likes tea"], found
+
+
 def the_schema_for_editors_is_the_one_of_the_program(stage, _server, _slugs):
     schema = stage.weft("schema", "agent").stdout
     fix = "run: weft schema agent > agents/agent.schema.json"
@@ -306,6 +321,7 @@ CHECKS = [
     agents_are_listed,
     a_client_of_langgraph_asks_the_embedded_model,
     a_client_of_the_ai_sdk_asks_the_embedded_model,
+    a_call_that_a_person_confirms_is_made_once,
 ]
 
 
