@@ -43,6 +43,10 @@ eval: ## evaluate the embedded model on sets of twenty prompts: calls, arguments
 bench: ## measure the cost of a task against handwritten code; results in target/bench/engine.json
 	$(CARGO) bench --locked -p weftwork-runtime --bench engine
 
+.PHONY: bench-agents
+bench-agents: ## measure the reading of 1,000 definitions, and the choice of one for a request
+	$(CARGO) bench --locked -p weftwork-platform --bench agents
+
 .PHONY: bench-scale
 bench-scale: ## measure a store with a million threads; results in target/bench/scale.json
 	$(CARGO) bench --locked -p weftwork-runtime --bench engine -- threads

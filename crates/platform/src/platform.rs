@@ -162,13 +162,14 @@ impl HostedAgents {
         }
     }
 
-    /// Adds the numbers of the versions that a run made.
+    /// Adds the numbers of the versions that a run made, and warnings about those that it passed over.
     async fn add_version(
         &self,
         who: &Principal,
         run: &weftwork_types::run::RunRef,
         metadata: &mut Map<String, Value>,
     ) {
+        let mut warnings: Vec<String> = Vec::new();
         for kind in [RecordKind::Plan, RecordKind::Deliverable] {
             let Some(Value::Object(known)) = metadata.get_mut(kind.name()) else { continue };
             let records = self.records(who);
@@ -183,6 +184,18 @@ impl HostedAgents {
             if let Some(version) = version {
                 known.insert("version".to_owned(), version.number.into());
             }
+            // A person edited the record while the run made its version.
+            let unmerged = record.map(crate::records::Record::unmerged).unwrap_or_default();
+            for number in unmerged {
+                warnings.push(format!(
+                    "version {number} of {} `{}` is not part of the current one; merge the two, or make it current",
+                    kind.name(),
+                    id.as_str().unwrap_or_default()
+                ));
+            }
+        }
+        if !warnings.is_empty() {
+            metadata.insert("warnings".to_owned(), json!(warnings));
         }
     }
 

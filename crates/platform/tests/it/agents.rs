@@ -214,3 +214,128 @@ deliverable: {format: markdown, sections: [Ruling, Reason]}
     let again = bench.requests()[1].messages.last().expect("a message").joined_text();
     assert!(again.contains("Ruling"), "{again}");
 }
+
+/// A run that waits for a person goes on with the version that asked, whatever is current by then.
+#[tokio::test]
+async fn an_answer_is_taken_by_the_version_that_asked() {
+    let first = "type: tool\ntools: [math/add]\nrequires_confirmation: [math/add]\n";
+    let second = "type: tool\ntools: [math/negate]\n";
+    let bench = Bench::new([agent("sums", first)], []).await;
+    let thread = bench.thread("sums", "t");
+    let input = json!({"payload": {"tool": "math/add", "arguments": {"a": 1, "b": 2}}});
+    let waiting = thread.start(input).await.expect("runs");
+    bench.agents.replace([agent("sums", second)]);
+    let ended = bench.thread("sums", "t").answer(waiting.questions()[0].approve()).await;
+    assert_eq!(answer(&ended.expect("runs"))["content"], json!(3));
+}
+
+/// A source that hangs and one that fails cost no more than their deadline, and themselves.
+#[tokio::test]
+async fn sources_are_fetched_together_and_those_that_fail_are_named() {
+    let definition = "type: context
+context: The instructions.
+sources:
+  - {kind: store, namespace: [slow], deadline: 200ms}
+  - {kind: markdown}
+  - {kind: store, namespace: [broken]}
+  - {kind: store, namespace: [notes]}
+  - {kind: history}
+";
+    let bench = Bench::with_items([agent("notes", definition)], [Step::text("Done.")]).await;
+    let input = json!({"messages": [bench.user("Sum up.")], "mode": "build"});
+    let began = std::time::Instant::now();
+    let ended = bench.thread("notes", "t").start(input).await.expect("runs");
+    let report = &answer(&ended)["metadata"]["context"];
+    let left_out = report["leftOut"].as_array().expect("a list");
+    let reasons: Vec<_> =
+        left_out.iter().map(|of| of["reason"].as_str().unwrap_or_default()).collect();
+    assert_eq!(reasons[0], "it took longer than 200 ms", "{report}");
+    assert!(reasons[1].contains("no room"), "{report}");
+    assert_eq!(reasons.len(), 2, "{report}");
+    let system = bench.requests()[0].messages[0].joined_text();
+    assert!(system.starts_with("The instructions."), "{system}");
+    assert!(system.contains("A note."), "{system}");
+    // Far below the sum of the usual deadlines.
+    assert!(began.elapsed() < std::time::Duration::from_secs(4));
+}
+
+/// A definition that breaks leaves the last good one in service, and the others change.
+#[tokio::test]
+async fn a_definition_that_breaks_stays_as_it_was() {
+    let root = tempfile::TempDir::new().expect("a folder");
+    let write = |slug: &str, text: &str| {
+        let folder = root.path().join(slug);
+        std::fs::create_dir_all(&folder).expect("is made");
+        std::fs::write(folder.join("agent.yaml"), text).expect("is written");
+    };
+    write("one", "type: context\ncontext: One.\n");
+    write("two", "type: context\ncontext: Two.\n");
+    let read = || weftwork_platform::read_definitions(root.path()).expect("reads");
+    let bench = Bench::new(read().sound, [Step::text("a"), Step::text("b")]).await;
+    write("one", "type: contxt\n");
+    write("two", "type: context\ncontext: Two, changed.\n");
+    write("three", "type: context\n");
+    bench.agents.reload(read());
+    bench.thread("one", "a").say("x").await.expect("runs");
+    bench.thread("two", "b").say("x").await.expect("runs");
+    let contexts: Vec<_> =
+        bench.requests().iter().map(|asked| asked.messages[0].joined_text()).collect();
+    assert_eq!(contexts, ["One.", "Two, changed."]);
+    let slugs: Vec<_> = bench.agents.definitions(&Principal::local());
+    let slugs: Vec<_> = slugs.iter().map(|folder| folder.slug.as_str()).collect();
+    assert_eq!(slugs, ["one", "three", "two"]);
+    std::fs::remove_dir_all(root.path().join("two")).expect("is removed");
+    bench.agents.reload(read());
+    assert!(bench.runtime.thread("agents:two", "c").is_err());
+}
+
+/// The edit of a person during a build is not lost in silence.
+#[tokio::test]
+async fn a_build_over_the_edit_of_a_person_says_so() {
+    let bench = Bench::new([agent("writer", "type: context\n")], [Step::text("First.")]).await;
+    let platform =
+        weftwork_platform::HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let first = bench
+        .ask(
+            &platform,
+            json!({"agent": "writer", "mode": "build",
+        "conversationId": "c", "userMessage": "Write."}),
+        )
+        .await;
+    let id = first.metadata["deliverable"]["id"].clone();
+    // The model edits as a person would, while it answers.
+    let store = std::sync::Arc::clone(&bench.store);
+    let thread = first.metadata["thread"].as_str().expect("an id").to_owned();
+    let record = id.as_str().expect("an id").to_owned();
+    bench.during_next(move || {
+        let store = std::sync::Arc::clone(&store);
+        let at = weftwork_platform::records::RecordRef::deliverable(
+            &weftwork_types::ThreadId::new(&thread).expect("an id"),
+            weftwork_platform::records::RecordId::new(&record).expect("an id"),
+        );
+        futures_util::FutureExt::now_or_never(async move {
+            let who = Principal::local();
+            let records = Records::new(&*store, &who, Timestamp(5));
+            let form = weftwork_platform::records::Form::of_format(
+                weftwork_platform::records::ContentFormat::Markdown,
+            );
+            let edit = weftwork_platform::records::Edit {
+                content: "Mine.".to_owned(),
+                ..Default::default()
+            };
+            records.edit(&at, &edit, &form).await.expect("edits");
+        })
+        .expect("the store is in memory");
+        Step::text("Second.")
+    });
+    let again = bench
+        .ask(
+            &platform,
+            json!({"agent": "writer", "mode": "build",
+        "conversationId": "c", "userMessage": "Again.", "payload": {"deliverableId": id}}),
+        )
+        .await;
+    assert_eq!(again.metadata["deliverable"]["version"], 3, "{again:?}");
+    let warnings = again.metadata["warnings"].to_string();
+    assert!(warnings.contains("version 2"), "{again:?}");
+}

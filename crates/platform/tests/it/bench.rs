@@ -1,23 +1,113 @@
 //! A runtime with defined agents, a scripted model and two tools.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
 use std::fs;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use weftwork_models::scripted::{ScriptedModel, Step};
 use weftwork_models::{ChatModel, ChatRequest, ModelError};
-use weftwork_platform::{Agents, DefinitionFolder, Services, read_folder};
+use weftwork_platform::{Agents, DefinitionFolder, HostedAgents, Services, read_folder};
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::{MemoryStore, Store};
 use weftwork_tools::{Policy, Tool, tool};
+use weftwork_types::caller::Caller;
+use weftwork_types::item::{
+    Item, ItemQuery, ItemRef, ItemStore, Namespace, NamespaceQuery, Prefix, PutOptions, ReadItems,
+    Ttl, WriteItems,
+};
 use weftwork_types::message::Message;
+use weftwork_types::port::{Platform, TaskCaller};
+use weftwork_types::task::TaskResponse;
+use weftwork_types::{BoxFuture, Principal, StoreError, Timestamp};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// A long-term store that hangs, fails or has a note, by the namespace.
+#[derive(Debug)]
+struct OddItems;
+
+impl ReadItems for OddItems {
+    fn get<'a>(
+        &'a self,
+        _: &'a Principal,
+        _: &'a ItemRef,
+        _: Ttl,
+    ) -> BoxFuture<'a, Result<Option<Item>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn search<'a>(
+        &'a self,
+        _: &'a Principal,
+        within: &'a Prefix,
+        _: &'a ItemQuery,
+    ) -> BoxFuture<'a, Result<Vec<Item>>> {
+        Box::pin(async move {
+            let within = format!("{within:?}");
+            if within.contains("slow") {
+                std::future::pending::<()>().await;
+            }
+            if within.contains("broken") {
+                let location = "the items".to_owned();
+                let reason = "no room".to_owned();
+                return Err(StoreError::Full { location, reason });
+            }
+            Ok(vec![Item {
+                namespace: Namespace::new(["notes"]).expect("a namespace"),
+                key: "one".to_owned(),
+                value: json!("A note."),
+                created_at: Timestamp(0),
+                updated_at: Timestamp(0),
+                expires_at: None,
+                score: None,
+            }])
+        })
+    }
+
+    fn namespaces<'a>(
+        &'a self,
+        _: &'a Principal,
+        _: &'a NamespaceQuery,
+    ) -> BoxFuture<'a, Result<Vec<Namespace>>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+impl WriteItems for OddItems {
+    fn put<'a>(
+        &'a self,
+        _: &'a Principal,
+        _: &'a ItemRef,
+        _: Value,
+        _: PutOptions,
+    ) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn delete<'a>(&'a self, _: &'a Principal, _: &'a ItemRef) -> BoxFuture<'a, Result<bool>> {
+        Box::pin(async { Ok(false) })
+    }
+
+    fn clear<'a>(&'a self, _: &'a Principal, _: &'a Prefix) -> BoxFuture<'a, Result<usize>> {
+        Box::pin(async { Ok(0) })
+    }
+
+    fn sweep(&self, _: usize) -> BoxFuture<'_, Result<usize>> {
+        Box::pin(async { Ok(0) })
+    }
+}
 
 pub(crate) struct Bench {
     pub(crate) runtime: Runtime,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) agents: Agents,
     asked: Arc<Mutex<Vec<ChatRequest>>>,
+    answers: Answers,
 }
+
+/// The answers of the model, in their order. One may do something first.
+type Answers = Arc<Mutex<VecDeque<Box<dyn FnOnce() -> Step + Send>>>>;
 
 /// Reads a definition from its text.
 pub(crate) fn agent(slug: &str, text: &str) -> DefinitionFolder {
@@ -52,17 +142,40 @@ impl Bench {
         Self::over(Arc::new(MemoryStore::new()), definitions, steps).await
     }
 
+    /// A bench with a long-term store, of which one namespace hangs and another one fails.
+    pub(crate) async fn with_items(
+        definitions: impl IntoIterator<Item = DefinitionFolder>,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Self {
+        let items: Arc<dyn ItemStore> = Arc::new(OddItems);
+        Self::open(Arc::new(MemoryStore::new()), Some(items), definitions, steps).await
+    }
+
     pub(crate) async fn over(
         store: Arc<dyn Store>,
         definitions: impl IntoIterator<Item = DefinitionFolder>,
         steps: impl IntoIterator<Item = Step>,
     ) -> Self {
+        Self::open(store, None, definitions, steps).await
+    }
+
+    async fn open(
+        store: Arc<dyn Store>,
+        items: Option<Arc<dyn ItemStore>>,
+        definitions: impl IntoIterator<Item = DefinitionFolder>,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let steps = Mutex::new(steps.into_iter().collect::<std::collections::VecDeque<_>>());
+        let answers = Answers::default();
+        for step in steps {
+            answers.lock().expect("no panic").push_back(Box::new(move || step));
+        }
+        let left = Arc::clone(&answers);
         let seen = Arc::clone(&asked);
         let model: Arc<dyn ChatModel> = Arc::new(ScriptedModel::from_fn(move |request| {
             seen.lock().expect("no panic").push(request.clone());
-            steps.lock().expect("no panic").pop_front().expect("a further step")
+            let next = left.lock().expect("no panic").pop_front();
+            next.expect("a further answer")()
         }));
         let services = Services {
             model,
@@ -75,8 +188,27 @@ impl Bench {
         };
         let agents = Agents::new(definitions, services);
         let runtime = Runtime::builder(Arc::clone(&store)).graph_source(Arc::new(agents.clone()));
+        let runtime = match items {
+            Some(items) => runtime.items(items),
+            None => runtime,
+        };
         let runtime = runtime.open().await.expect("opens");
-        Self { runtime, store, agents, asked }
+        Self { runtime, store, agents, asked, answers }
+    }
+
+    /// Does something while the model makes its next answer.
+    pub(crate) fn during_next(&self, answer: impl FnOnce() -> Step + Send + 'static) {
+        self.answers.lock().expect("no panic").push_back(Box::new(answer));
+    }
+
+    /// Asks an agent in the form of requests.
+    pub(crate) async fn ask(&self, platform: &HostedAgents, request: Value) -> TaskResponse {
+        let by = TaskCaller {
+            principal: Principal::local(),
+            caller: Caller::local("request").expect("an id"),
+            idempotency_key: None,
+        };
+        platform.task(by, serde_json::from_value(request).expect("a request")).await
     }
 
     pub(crate) fn thread(&self, slug: &str, id: &str) -> Thread {
