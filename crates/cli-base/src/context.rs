@@ -248,7 +248,12 @@ impl CommandContext {
     /// Compiles all agents, so that the operator's rules are compared with the tools of all agents, and
     /// not only with the tools of the agent of a command.
     pub fn compile_agents(&self) -> Result<(), CliError> {
-        self.agents.iter().try_for_each(|agent| self.graph_of(agent.id()).map(drop))
+        // A defined agent that cannot be compiled here costs itself alone.
+        let of_program = self.agents.iter().filter(|agent| !agent.is_defined());
+        of_program.into_iter().try_for_each(|agent| self.graph_of(agent.id()).map(drop))?;
+        let defined = self.agents.iter().filter(|agent| agent.is_defined());
+        defined.for_each(|agent| drop(self.graph_of(agent.id())));
+        Ok(())
     }
 
     /// Compiles an agent's graph with a scripted model, for inspection only.

@@ -1,6 +1,7 @@
 //! `weft dev`: the agents as a service for development, which restarts when its files change.
 
 mod changes;
+mod definitions;
 mod download;
 mod log;
 
@@ -52,6 +53,8 @@ pub async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, CliError>
         context,
         |Prepared { server, app, address }| {
             listens = address;
+            let config = context.config.clone();
+            tokio::spawn(definitions::follow_definitions(app.clone(), config, terminal.clone()));
             let mut server = server.log({
                 let terminal = terminal.clone();
                 move |entry| log::print_entry(&terminal, entry)

@@ -13,7 +13,7 @@ use weftwork_types::task::{Mode, Payload};
 /// Names of all actions.
 const NAMES: &str = "create, read, list, edit, rerun, set_current, copy_version, delete_version, merge_versions, delete";
 
-/// What a request wants of a mode.
+/// The part of a mode that a request wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     /// A run of the agent.
@@ -110,6 +110,15 @@ pub(crate) fn id_of(kind: RecordKind, payload: &Payload) -> Result<RecordId, Req
     RecordId::new(id).map_err(|error| wrong(error.to_string()))
 }
 
+/// The forms of records.
+#[derive(Clone, Copy)]
+pub(crate) struct Forms<'a> {
+    /// Agent that a new record belongs to.
+    pub(crate) agent: Option<&'a str>,
+    /// Function that returns the form of the records of an agent.
+    pub(crate) of: &'a (dyn Fn(Option<&str>) -> Result<Form, RecordError> + Sync),
+}
+
 /// Reads or changes records.
 pub(crate) async fn act(
     records: &Records<'_>,
@@ -118,7 +127,7 @@ pub(crate) async fn act(
     thread: &ThreadId,
     payload: &Payload,
     new_id: RecordId,
-    form: &(dyn Fn(Option<&str>) -> Result<Form, RecordError> + Sync),
+    forms: Forms<'_>,
 ) -> Result<Value, ActionError> {
     let Action::Record(action) = action else { return Ok(Value::Null) };
     if action == RecordAction::List {
@@ -131,9 +140,10 @@ pub(crate) async fn act(
         let new = NewVersion {
             title: payload.title.clone().unwrap_or_default(),
             content: content_of(payload),
+            agent: forms.agent.map(str::to_owned),
             ..NewVersion::default()
         };
-        let record = records.create(&at, &new, &form(None)?).await?;
+        let record = records.create(&at, &new, &(forms.of)(forms.agent)?).await?;
         return shown(records, &record, None).await;
     }
     let id = id_of(kind, payload)?;
@@ -148,7 +158,7 @@ pub(crate) async fn act(
     };
     let record = records.read(&at).await?;
     let agent = record.current_version()?.agent.clone();
-    let form = form(agent.as_deref())?;
+    let form = (forms.of)(agent.as_deref())?;
     let record = match action {
         RecordAction::Read => return shown(records, &record, version).await,
         RecordAction::Edit => {

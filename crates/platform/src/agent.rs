@@ -2,6 +2,7 @@
 
 use crate::context::Template;
 use crate::definition::{AgentType, Definition, FileText};
+use crate::mode::RequestError;
 use crate::records::{
     Author, ContentFormat, Form, NewVersion, RecordId, RecordKind, RecordRef, version_writes,
 };
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use weftwork_agents::Model;
 use weftwork_graph::{CompiledGraph, Ctx, NodeResult, RuntimeError};
 use weftwork_models::ChatModel;
-use weftwork_schema::Checker;
+use weftwork_schema::{Checker, Quotes};
 use weftwork_store::Store;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::Mode;
@@ -34,6 +35,8 @@ pub(crate) struct Agent {
     pub(crate) model: Arc<dyn ChatModel>,
     /// Checker of the input, if the definition has a schema of it.
     pub(crate) input: Option<Checker>,
+    /// Checker of the content of builds, if the definition has a schema of it.
+    pub(crate) output: Option<Checker>,
     /// Form of its plans.
     pub(crate) plan: Form,
     /// Form of its deliverables.
@@ -91,14 +94,23 @@ impl Agent {
         Model::new(Arc::clone(&self.model), ctx).quiet().ask_value(schema, messages).await
     }
 
-    /// Lets a model make a content of a form. A content of another form goes back to it with its
-    /// problems, at most twice.
+    /// Lets a model make a content of a form. A model that takes schemas gets that of a form in JSON. A
+    /// content of another form goes back to it with its problems, at most twice.
     pub(crate) async fn make(
         &self,
         form: &Form,
+        schema: Option<&Map<String, Value>>,
         mut messages: Vec<Message>,
         ctx: &Ctx,
     ) -> NodeResult<Made> {
+        let schema = schema.filter(|schema| schema.contains_key("type"));
+        if let Some(schema) = schema.filter(|_| form.format() == ContentFormat::Json) {
+            let schema = Value::Object(schema.clone());
+            let value = self.ask_value(messages, &schema, ctx).await?;
+            let content = serde_json::to_string_pretty(&value)?;
+            let message = Message::text(ctx.message_id(), Role::Assistant, content.clone());
+            return Ok(Made { message, content });
+        }
         let mut repairs = 0;
         loop {
             let message = self.ask(messages.clone(), ctx).await?;
@@ -149,8 +161,19 @@ impl Agent {
         Ok(Written { at, title })
     }
 
-    /// The answer of a run: its mode, its content, and the record that it wrote.
-    pub(crate) fn answer(&self, mode: Mode, content: Value, written: Option<&Written>) -> Value {
+    /// The answer of a run: its mode, its content, and the record that it wrote. That of a build
+    /// satisfies the `output_schema` of the definition.
+    pub(crate) fn answer(
+        &self,
+        mode: Mode,
+        content: Value,
+        written: Option<&Written>,
+    ) -> NodeResult<Value> {
+        if let Some(output) = self.output.as_ref().filter(|_| mode == Mode::Build) {
+            output.check(&content, Quotes::Values).map_err(|problem| {
+                RequestError::Output { agent: self.slug.clone(), problem }.fault()
+            })?;
+        }
         let mut metadata = Map::new();
         metadata.insert("agent".to_owned(), self.slug.clone().into());
         metadata.insert("agentType".to_owned(), self.agent_type().name().into());
@@ -159,7 +182,7 @@ impl Agent {
             let record = json!({"id": at.id, "title": title});
             metadata.insert(at.kind.name().to_owned(), record);
         }
-        json!({"mode": mode, "content": content, "metadata": metadata})
+        Ok(json!({"mode": mode, "content": content, "metadata": metadata}))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The agents of a program as servers and commands reach them.
 
-use crate::action::{self, Action, ActionError};
+use crate::action::{self, Action, ActionError, Forms, RecordAction};
 use crate::mode::{self, RequestError};
 use crate::records::{
     Conversation, ConversationQuery, NewConversation, RecordError, RecordId, RecordKind, Records,
@@ -14,10 +14,12 @@ use weftwork_runtime::{EndedRun, Runtime};
 use weftwork_types::code::Fault;
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentSummary, Platform, TaskCaller};
-use weftwork_types::run::{RunInput, RunOptions, RunOutcome};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunStatus};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
+/// Maximum number of tasks of a conversation in a list.
+const TASKS_MAX: usize = 100;
 /// Maximum number of conversations in a list.
 const CONVERSATIONS_MAX: usize = 1_000;
 
@@ -81,7 +83,7 @@ impl HostedAgents {
         checked: &Checked,
     ) -> Result<TaskResponse, Fault> {
         let who = &by.principal;
-        let TaskRequest { agent, user_message, payload, .. } = request;
+        let TaskRequest { agent, user_message, payload, input: given, .. } = request;
         let slug = agent.strip_prefix(AGENTS).unwrap_or(&agent);
         let Checked { mode, conversation, thread, .. } = checked;
         let opened = NewConversation {
@@ -90,16 +92,17 @@ impl HostedAgents {
             agent: Some(slug.to_owned()),
             graph: None,
         };
-        let now = self.runtime.clock().now();
-        let store = self.runtime.store();
-        open_conversation(&**store, who, opened, now).await.map_err(|error| error.fault())?;
+        self.open(who, opened).await?;
         let opened = self.runtime.thread_for(who, &format!("{AGENTS}{slug}"), thread.as_str());
         let message = match &by.idempotency_key {
             Some(key) => Message::user_of_request(user_message.clone(), key),
             None => Message::user(user_message.clone()),
         };
         let messages = if user_message.is_empty() { Vec::new() } else { vec![message] };
-        let input = json!({"messages": messages, "mode": mode, "payload": payload});
+        let mut input = json!({"messages": messages, "mode": mode, "payload": payload});
+        if let Some(given) = given {
+            input["input"] = given;
+        }
         // A conversation may be continued by another agent: all have the same state.
         let options = RunOptions {
             other_graph: true,
@@ -110,7 +113,7 @@ impl HostedAgents {
         let started = run.caller(by.caller.clone()).begin().await.map_err(fault)?;
         if payload.stream == Some(true) {
             let run = started.run().clone();
-            let mut metadata = place(conversation, &run);
+            let mut metadata = ids_of(conversation, &run);
             let path = format!("/threads/{}/runs/{}/stream", run.thread, run.run);
             metadata.insert("stream".to_owned(), path.into());
             return Ok(TaskResponse::success(*mode, Value::Null, metadata));
@@ -119,10 +122,16 @@ impl HostedAgents {
         Ok(self.response(who, checked, &ended).await)
     }
 
+    async fn open(&self, who: &Principal, new: NewConversation) -> Result<(), Fault> {
+        let now = self.runtime.clock().now();
+        let opened = open_conversation(&**self.runtime.store(), who, new, now).await;
+        opened.map(drop).map_err(|error| error.fault())
+    }
+
     /// The answer to a request whose run has ended.
     async fn response(&self, who: &Principal, checked: &Checked, ended: &EndedRun) -> TaskResponse {
         let run = ended.run();
-        let mut metadata = place(&checked.conversation, run);
+        let mut metadata = ids_of(&checked.conversation, run);
         if let Ok(used) = self.runtime.used(who, run).await {
             metadata.insert("usage".to_owned(), json!(used));
         }
@@ -190,9 +199,21 @@ impl HostedAgents {
                 Ok(request) => self.run(&by, request, &checked).await,
                 Err(error) => Err(error),
             },
-            Action::Record(_) => {
+            Action::Record(action) => {
                 let payload = &request.payload;
-                return self.act(&by.principal, &checked, payload).await;
+                let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
+                if action == RecordAction::Create {
+                    let new = NewConversation {
+                        id: checked.conversation.clone(),
+                        title: payload.title.clone(),
+                        agent: Some(slug.to_owned()),
+                        graph: None,
+                    };
+                    if let Err(fault) = self.open(&by.principal, new).await {
+                        return failure(mode, &fault, Map::new());
+                    }
+                }
+                return self.act(&by.principal, &checked, Some(slug), payload).await;
             }
         };
         done.unwrap_or_else(|fault| failure(mode, &fault, Map::new()))
@@ -217,14 +238,20 @@ impl HostedAgents {
         Ok(TaskRequest { user_message, ..request })
     }
 
-    async fn act(&self, who: &Principal, checked: &Checked, payload: &Payload) -> TaskResponse {
+    async fn act(
+        &self,
+        who: &Principal,
+        checked: &Checked,
+        agent: Option<&str>,
+        payload: &Payload,
+    ) -> TaskResponse {
         let kind = action::kind_of(checked.mode).unwrap_or(RecordKind::Deliverable);
         let records = self.records(who);
-        let form = |agent: Option<&str>| self.agents.form(who, agent, kind);
+        let forms = Forms { agent, of: &|agent| self.agents.form(who, agent, kind) };
         let unique = format!("{:032x}", self.runtime.clock().unique());
         let new_id = RecordId::derived(&[&unique]);
         let thread = &checked.thread;
-        match action::act(&records, kind, checked.action, thread, payload, new_id, &form).await {
+        match action::act(&records, kind, checked.action, thread, payload, new_id, forms).await {
             Ok(content) => {
                 let mut metadata = Map::new();
                 metadata.insert("conversationId".to_owned(), checked.conversation.clone().into());
@@ -246,31 +273,49 @@ impl HostedAgents {
         }
     }
 
-    /// The tasks of a conversation: its runs, with their states.
+    /// The tasks of a conversation, which are its runs: the newest first, with their states, messages
+    /// and results.
     async fn tasks(&self, who: &Principal, thread: &ThreadId) -> Result<Vec<Value>, Fault> {
         let runs = self.runtime.store().runs(who, thread).await.map_err(|error| error.fault())?;
-        let task = |row: &weftwork_store::RunRow| {
+        let mut tasks = Vec::new();
+        for row in runs.iter().rev().take(TASKS_MAX) {
             let graph = weftwork_runtime::unversioned(&row.new.graph);
-            json!({
+            let mut task = json!({
                 "id": row.new.at.run,
                 "agent": graph.strip_prefix(AGENTS).unwrap_or(graph),
                 "state": state_of(row),
-                "mode": mode_of(&row.new.input),
+                "mode": member_of(&row.new.input, "mode"),
+                "message": message_of(&row.new.input),
                 "createdAt": row.new.created_at,
                 "endedAt": row.ended_at,
                 "error": error_of(row.outcome.as_ref()),
-            })
-        };
-        Ok(runs.iter().map(task).collect())
+            });
+            if let (RunStatus::Completed, Some(last)) = (row.status, row.last_checkpoint) {
+                // A version of the agent that is gone leaves the task without its result.
+                let state = self.runtime.state_at(who, thread, last).await.ok();
+                let answer = state.as_ref().and_then(|state| state.values.get("answer"));
+                let content = answer.and_then(|answer| answer.get("content"));
+                task["result"] = content.cloned().unwrap_or_default();
+            }
+            tasks.push(task);
+        }
+        Ok(tasks)
     }
 }
 
-/// The mode that a run was asked in, if its request named one.
-fn mode_of(input: &RunInput) -> Option<&Value> {
+/// A member of the input of a run.
+fn member_of<'a>(input: &'a RunInput, name: &str) -> Option<&'a Value> {
     match input {
-        RunInput::Start { input } => input.get("mode"),
+        RunInput::Start { input } => input.get(name),
         _ => None,
     }
+}
+
+/// The text of the last message of the input of a run.
+fn message_of(input: &RunInput) -> Option<String> {
+    let messages = member_of(input, "messages")?.as_array()?;
+    let message: Message = serde_json::from_value(messages.last()?.clone()).ok()?;
+    Some(message.joined_text())
 }
 
 fn error_of(outcome: Option<&RunOutcome>) -> Option<String> {
@@ -282,7 +327,6 @@ fn error_of(outcome: Option<&RunOutcome>) -> Option<String> {
 
 /// The state of a task, in the words of A2A.
 fn state_of(row: &weftwork_store::RunRow) -> &'static str {
-    use weftwork_types::run::RunStatus;
     match row.status {
         RunStatus::Pending | RunStatus::Queued => "submitted",
         RunStatus::Running => "working",
@@ -295,8 +339,7 @@ fn state_of(row: &weftwork_store::RunRow) -> &'static str {
 
 impl Platform for HostedAgents {
     fn agents(&self, who: &Principal) -> Vec<AgentSummary> {
-        let folders = self.agents.definitions(who);
-        folders.into_iter().map(|folder| self.agents.summary(&folder)).collect()
+        self.agents.summaries(who)
     }
 
     fn task(&self, by: TaskCaller, request: TaskRequest) -> BoxFuture<'_, TaskResponse> {
@@ -331,7 +374,8 @@ impl Platform for HostedAgents {
                 Err(error) => return refused(error.fault()),
             };
             let conversation = conversation.to_owned();
-            self.act(who, &Checked { mode, action, conversation, thread }, payload).await
+            let checked = Checked { mode, action, conversation, thread };
+            self.act(who, &checked, None, payload).await
         })
     }
 
@@ -411,7 +455,7 @@ fn title_of(message: &str) -> Option<String> {
     Some(line.chars().take(80).collect())
 }
 
-fn place(conversation: &str, run: &weftwork_types::run::RunRef) -> Map<String, Value> {
+fn ids_of(conversation: &str, run: &weftwork_types::run::RunRef) -> Map<String, Value> {
     Map::from_iter([
         ("conversationId".to_owned(), conversation.into()),
         ("thread".to_owned(), json!(run.thread)),

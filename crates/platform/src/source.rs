@@ -27,7 +27,7 @@ pub const AGENTS: &str = "agents:";
 /// Function that opens a model by its id, `provider:model`.
 type OpenModel = dyn Fn(&str) -> Result<Arc<dyn ChatModel>, ModelError> + Send + Sync;
 
-/// What defined agents reach the outside with.
+/// Services through which defined agents reach the outside.
 #[derive(Clone)]
 pub struct Services {
     /// Model of definitions that name none.
@@ -362,6 +362,8 @@ impl Agents {
         let schema = definition.input_schema.clone().map(Value::Object);
         // Reading the definition has compiled it before.
         let input = schema.and_then(|schema| Checker::compile(&schema).ok());
+        let schema = definition.output_schema.clone().map(Value::Object);
+        let output = schema.and_then(|schema| Checker::compile(&schema).ok());
         let context = definition.context.as_deref().map(Template::parse);
         let tools = self.tools_of(folder)?;
         // Graphs are held by the agents, and not the reverse.
@@ -374,6 +376,7 @@ impl Agents {
             files: folder.files.clone(),
             model,
             input,
+            output,
             plan,
             deliverable,
             store: Arc::clone(&services.store),
@@ -399,8 +402,14 @@ impl Agents {
         form_of(folder.as_deref().map(|folder| &folder.definition), kind)
     }
 
+    /// Describes the agents of a principal, ordered by slug.
+    #[must_use]
+    pub fn summaries(&self, who: &Principal) -> Vec<AgentSummary> {
+        self.definitions(who).iter().map(|folder| self.summary(folder)).collect()
+    }
+
     /// Describes an agent.
-    pub(crate) fn summary(&self, folder: &DefinitionFolder) -> AgentSummary {
+    fn summary(&self, folder: &DefinitionFolder) -> AgentSummary {
         let definition = &folder.definition;
         let card = &definition.agent_card;
         AgentSummary {
@@ -454,7 +463,8 @@ impl GraphSource for Agents {
         });
         let Some(folder) = found else { return Ok(None) };
         let graph = self.compile(&folder).map_err(|problem| RuntimeError::Node(problem.fault()))?;
-        Ok(Some(SourcedGraph { id: id_of(&folder), graph }))
+        let description = folder.definition.agent_card.description.clone().unwrap_or_default();
+        Ok(Some(SourcedGraph { id: id_of(&folder), graph, description }))
     }
 
     fn list(&self, who: &Principal) -> Vec<ListedGraph> {

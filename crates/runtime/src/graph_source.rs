@@ -35,6 +35,15 @@ pub struct SourcedGraph {
     pub id: String,
     /// The graph.
     pub graph: CompiledGraph,
+    /// Purpose, in a sentence; empty if it has none.
+    pub description: String,
+}
+
+impl SourcedGraph {
+    /// A graph of the program.
+    pub(crate) fn own(id: &str, graph: CompiledGraph) -> Self {
+        Self { id: id.to_owned(), graph, description: String::new() }
+    }
 }
 
 /// A graph in the list of a source.

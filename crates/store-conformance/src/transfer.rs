@@ -10,7 +10,7 @@ use weftwork_store::StoreError;
 use weftwork_store::invariants;
 use weftwork_store::memory::MemoryStore;
 use weftwork_store::sequence::{
-    Content, DELIVERABLES, PLANS, RECORD_CONTENTS, Sequence, SequenceQuery, SequenceWrite, TASKS,
+    Content, DELIVERABLES, PLANS, RECORD_CONTENTS, Sequence, SequenceQuery, SequenceWrite,
 };
 use weftwork_store::{CheckpointBatch, NewCheckpoint, NewPending, Pending};
 use weftwork_store::{ExportThreads, ImportThreads, ThreadExport};
@@ -40,7 +40,7 @@ fn blob(body: &[u8]) -> (Hash, Vec<u8>) {
     (hash_bytes(body), body.to_vec())
 }
 
-/// Returns writes of two plans, a deliverable and a task, of which one content was deleted.
+/// Returns writes of two plans and a deliverable, of which one content was deleted.
 fn records(thread_id: &str) -> Vec<SequenceWrite> {
     let to = |kind: &str, name: &str| Sequence::new(kind, format!("{thread_id}/{name}"));
     let content = |text: &str| Content { format: 1, bytes: text.as_bytes().to_vec() };
@@ -50,7 +50,6 @@ fn records(thread_id: &str) -> Vec<SequenceWrite> {
         SequenceWrite::append(to(PLANS, "B"), content("first by its bytes")),
         SequenceWrite::append(to(DELIVERABLES, "d"), content("old")),
         SequenceWrite::replace(to(DELIVERABLES, "d"), content("new")),
-        SequenceWrite::append(to(TASKS, "r"), content("done")),
         SequenceWrite::replace(to(RECORD_CONTENTS, "plan/p/v1"), content("gone")),
         SequenceWrite::delete(to(RECORD_CONTENTS, "plan/p/v1"), u64::MAX),
         SequenceWrite::replace(to(RECORD_CONTENTS, "plan/p/v2"), content("text")),
@@ -153,7 +152,6 @@ pub(super) async fn a_whole_thread_has_everything_in_order(store: Arc<dyn Store>
         "thread:plan t/B 1 Timestamp(1100) 18",
         "thread:plan t/p 1 Timestamp(1100) 3",
         "thread:plan t/p 2 Timestamp(1100) 2",
-        "thread:task t/r 1 Timestamp(1100) 4",
     ];
     assert_eq!(found.collect::<Vec<_>>(), expected);
     assert_eq!(whole.kept.blobs.len(), 3);

@@ -26,26 +26,23 @@ pub const PAST_CALLS: &str = "thread:past_call";
 pub const PLANS: &str = "thread:plan";
 /// Kind of the sequences of deliverables; the key is a thread and the id of a deliverable.
 pub const DELIVERABLES: &str = "thread:deliverable";
-/// Kind of the sequences of tasks; the key is a thread and the id of a task.
-pub const TASKS: &str = "thread:task";
 /// Kind of the sequences of contents of plans and deliverables; the key begins with a thread.
 pub const RECORD_CONTENTS: &str = "thread:content";
 /// Kinds of the sequences that belong to a thread and are deleted with it. Their keys begin with
 /// the id of the thread and a slash, which no id contains. Records of the kind
 /// [`REMOTE_THREADS`](crate::remote::REMOTE_THREADS) are moved instead, as
 /// [`remote`](crate::remote) defines.
-pub const KINDS_OF_THREADS: [&str; 7] = [
+pub const KINDS_OF_THREADS: [&str; 6] = [
     crate::artifact::ARTIFACTS,
     PAST_CALLS,
     crate::approval::APPROVALS,
     PLANS,
     DELIVERABLES,
-    TASKS,
     RECORD_CONTENTS,
 ];
 
 /// Kinds of the sequences that are exported with their thread.
-pub const EXPORTED_KINDS: [&str; 4] = [PLANS, DELIVERABLES, TASKS, RECORD_CONTENTS];
+pub const EXPORTED_KINDS: [&str; 3] = [PLANS, DELIVERABLES, RECORD_CONTENTS];
 
 /// Returns the lowest and the highest key of the sequences of a thread.
 #[must_use]

@@ -59,6 +59,9 @@ pub struct TaskRequest {
     pub mode: Option<String>,
     /// Message of the user.
     pub user_message: String,
+    /// Input of the agent, as its `input_schema` describes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
     /// Id of the conversation: any text of at most 512 bytes. A request without one begins a new
     /// conversation.
     #[serde(skip_serializing_if = "Option::is_none")]

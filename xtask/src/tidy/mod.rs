@@ -17,6 +17,7 @@ mod ratchet;
 mod retired;
 mod routes;
 mod rows;
+mod runners;
 mod sizes;
 mod sources;
 mod texts;
@@ -154,6 +155,7 @@ const RULES: &[Rule] = &[
     Rule { name: "readable", check: sources::readable },
     Rule { name: "retired", check: retired::check },
     Rule { name: "routes", check: routes::check },
+    Rule { name: "runners", check: runners::check },
     Rule { name: "rows", check: rows::check },
     Rule { name: "sizes", check: sizes::check },
     Rule { name: "test-names", check: sources::test_names },

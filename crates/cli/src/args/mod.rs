@@ -239,6 +239,9 @@ pub(crate) struct Ask {
     /// Details of the request as a JSON object, such as `{"tool": "math/add", "arguments": {"a": 1}}`
     #[arg(long, value_name = "JSON")]
     pub(crate) payload: Option<String>,
+    /// Input of the agent as JSON, as its `input_schema` describes it
+    #[arg(long, value_name = "JSON")]
+    pub(crate) input: Option<String>,
     /// Title of the conversation, plan or deliverable
     #[arg(long)]
     pub(crate) title: Option<String>,

@@ -4,17 +4,21 @@ use super::definitions;
 use crate::args::{Agents, Ask};
 use serde_json::{Map, Value, json};
 use std::io::Read;
-use weftwork::App;
-use weftwork::platform::{DefinitionFolder, VersionInfo};
-use weftwork::types::Principal;
+use std::sync::Arc;
+use weftwork::AgentDef;
+use weftwork::graph::SystemClock;
+use weftwork::platform::{Agents as DefinedAgents, VersionInfo, diff_lines};
+use weftwork::store::{MemoryStore, Store};
+use weftwork::testing::ScriptedModel;
 use weftwork::types::caller::Caller;
-use weftwork::types::port::{Platform as _, TaskCaller};
+use weftwork::types::port::{Clock as _, Platform as _, TaskCaller};
 use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::task::{Payload, TaskRequest};
+use weftwork::types::{Principal, Timestamp};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, RunSettings};
 use weftwork_cli_base::exit::Exit;
-use weftwork_cli_base::terminal::{Style, Table};
+use weftwork_cli_base::terminal::{Style, Table, format_moment};
 
 /// Maximum size of a message from standard input, in bytes.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
@@ -43,24 +47,66 @@ fn list(context: &CommandContext) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Opens an app for the agent with a slug.
-async fn open(slug: &str, context: &CommandContext) -> Result<App, CliError> {
+/// Returns the agent with a slug, which must be defined in a file.
+fn find<'a>(slug: &str, context: &'a CommandContext) -> Result<&'a AgentDef, CliError> {
     let agent = context.agent(slug)?;
-    if !agent.is_defined() {
-        return Err(CliError::BadInput {
-            reason: format!(
-                "agent {slug} is not defined in a file; `weft run` and `weft chat` ask it, and `weft agents new` makes a definition"
-            ),
-        });
+    if agent.is_defined() {
+        return Ok(agent);
     }
-    let settings =
-        RunSettings { durability: Durability::default(), multitask: Multitask::default() };
-    context.open(agent, None, None, settings).await
+    Err(CliError::BadInput {
+        reason: format!(
+            "agent {slug} is not defined in a file; `weft run` and `weft chat` ask it, and `weft agents new` makes a definition"
+        ),
+    })
+}
+
+/// The definitions with their versions, for commands that ask no agent.
+struct Defined {
+    agents: DefinedAgents,
+    store: Arc<dyn Store>,
+    now: Timestamp,
+    slug: String,
+    /// Organisation of the agent; `None` if it is for all.
+    organization: Option<String>,
+}
+
+impl Defined {
+    async fn open(slug: &str, context: &CommandContext) -> Result<Self, CliError> {
+        find(slug, context)?;
+        let store: Arc<dyn Store> = match context.is_new() {
+            true => Arc::new(MemoryStore::new()),
+            false => context.store()?,
+        };
+        let definitions = context.config.read_definitions()?.sound;
+        let model = Arc::new(ScriptedModel::rules());
+        let agents = context.config.define_agents(definitions, model, Arc::clone(&store));
+        let now = SystemClock::new().now();
+        agents.keep_versions(&*store, now).await.map_err(weftwork::Error::from)?;
+        let found = agents.definition(&Principal::local(), slug);
+        let organization = found.and_then(|folder| folder.definition.organization.clone());
+        Ok(Self { agents, store, now, slug: slug.to_owned(), organization })
+    }
+
+    /// A version of the agent, or the current one, as the text of a definition.
+    fn text_of(&self, version: Option<&str>) -> Result<String, CliError> {
+        let Self { agents, slug, organization, .. } = self;
+        let found = match version {
+            Some(version) => agents.find_version(organization.as_deref(), slug, version),
+            None => agents.definition(&Principal::local(), slug),
+        };
+        let found = found.ok_or_else(|| CliError::BadInput {
+            reason: format!(
+                "agent {slug} has no version {}; `weft agents versions {slug}` lists those there are",
+                version.unwrap_or_default()
+            ),
+        })?;
+        Ok(found.to_yaml())
+    }
 }
 
 async fn show(slug: &str, context: &CommandContext) -> Result<Exit, CliError> {
-    let app = open(slug, context).await?;
-    let found = app.platform().agents(app.principal());
+    let defined = Defined::open(slug, context).await?;
+    let found = defined.agents.summaries(&Principal::local());
     let agent = found.iter().find(|agent| agent.slug == slug);
     context.terminal.line(format_args!("{:#}", json!(agent)))?;
     Ok(Exit::Done)
@@ -74,6 +120,9 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         })?,
         None => Payload::default(),
     };
+    let input = ask.input.as_deref().map(serde_json::from_str).transpose();
+    let input = input
+        .map_err(|error| CliError::BadInput { reason: format!("--input is no JSON: {error}") })?;
     payload.title = ask.title.clone().or(payload.title);
     payload.action = ask.action.clone().or(payload.action);
     payload.version = ask.version.or(payload.version);
@@ -85,10 +134,14 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         agent: ask.slug.clone(),
         mode: ask.mode.clone(),
         user_message: read_message(&ask.message)?,
+        input,
         conversation_id: ask.conversation.clone(),
         payload,
     };
-    let app = open(&ask.slug, context).await?;
+    let agent = find(&ask.slug, context)?;
+    let settings =
+        RunSettings { durability: Durability::default(), multitask: Multitask::default() };
+    let app = context.open(agent, None, None, settings).await?;
     let request_id = app.new_thread().to_string();
     let by = TaskCaller {
         principal: app.principal().clone(),
@@ -97,9 +150,15 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     };
     let response = app.platform().task(by, request).await;
     let terminal = &context.terminal;
+    let waits = response.metadata.get("status").is_some_and(|status| status == "input_required");
+    let exit = match response.success {
+        true if waits => Exit::Waiting,
+        true => Exit::Done,
+        false => Exit::Failed,
+    };
     if ask.json {
         terminal.line(format_args!("{:#}", json!(response)))?;
-        return Ok(if response.success { Exit::Done } else { Exit::Failed });
+        return Ok(exit);
     }
     if let Some(id) = response.metadata.get("conversationId").and_then(Value::as_str) {
         terminal.note(format_args!("conversation {id}"));
@@ -109,20 +168,18 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         let code = response.metadata.get("code").and_then(Value::as_str).unwrap_or_default();
         let word = terminal.paint_error(Style::Bad, "error");
         terminal.note(format_args!("{word}: {code}: {error}"));
-        return Ok(Exit::Failed);
+        return Ok(exit);
     }
     match &response.content {
         Some(Value::String(text)) => terminal.line(text)?,
         Some(content) => terminal.line(format_args!("{content:#}"))?,
         None => {}
     }
-    let waits = response.metadata.get("status").is_some_and(|status| status == "input_required");
     if waits {
         let thread = response.metadata.get("thread").and_then(Value::as_str).unwrap_or_default();
         terminal.note(format_args!("the agent waits for an answer: weft chat --thread {thread}"));
-        return Ok(Exit::Waiting);
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// Says which records a run wrote.
@@ -145,22 +202,18 @@ fn read_message(given: &str) -> Result<String, CliError> {
     Ok(text)
 }
 
-/// Organisation of an agent of the local principal; `None` if it is for all.
-fn organization(app: &App, slug: &str) -> Option<String> {
-    let found = app.defined_agents().definition(&Principal::local(), slug);
-    found.and_then(|folder| folder.definition.organization.clone())
-}
-
 async fn versions(slug: &str, context: &CommandContext) -> Result<Exit, CliError> {
-    let app = open(slug, context).await?;
-    let org = organization(&app, slug);
-    let store = app.store();
-    let found = app.defined_agents().stored_versions(&**store, org.as_deref(), slug).await;
+    let Defined { agents, store, organization, .. } = Defined::open(slug, context).await?;
+    let found = agents.stored_versions(&*store, organization.as_deref(), slug).await;
     let mut table = Table::new(&["VERSION", "SEMVER", "CURRENT", "FIRST SEEN (UTC)"]);
     for VersionInfo { version, semver, at, current, .. } in found.map_err(weftwork::Error::from)? {
-        let at = at.map(weftwork_cli_base::terminal::format_moment).unwrap_or_default();
         let current = if current { "yes" } else { "" };
-        table.row([version, semver.unwrap_or_default(), current.to_owned(), at]);
+        table.row([
+            version,
+            semver.unwrap_or_default(),
+            current.to_owned(),
+            at.map(format_moment).unwrap_or_default(),
+        ]);
     }
     table.write(&context.terminal)?;
     Ok(Exit::Done)
@@ -171,36 +224,14 @@ async fn use_version(
     version: &str,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let app = open(slug, context).await?;
-    let org = organization(&app, slug);
-    let store = app.store();
-    let now = app.runtime().clock().now();
-    let agents = app.defined_agents();
-    let used = agents.use_version(&**store, org.as_deref(), slug, version, now).await;
+    let Defined { agents, store, organization, now, .. } = Defined::open(slug, context).await?;
+    let used = agents.use_version(&*store, organization.as_deref(), slug, version, now).await;
     let used = used.map_err(weftwork::Error::from)?;
-    let text = format!(
+    context.terminal.line(format_args!(
         "new threads of {slug} get version {}; a change of its file makes that one current",
         used.version
-    );
-    context.terminal.line(text)?;
+    ))?;
     Ok(Exit::Done)
-}
-
-/// A version of an agent, or the current one, as the text of a definition.
-fn text_of(app: &App, slug: &str, version: Option<&str>) -> Result<String, CliError> {
-    let org = organization(app, slug);
-    let agents = app.defined_agents();
-    let found = match version {
-        Some(version) => agents.find_version(org.as_deref(), slug, version),
-        None => agents.definition(&Principal::local(), slug),
-    };
-    let found = found.ok_or_else(|| CliError::BadInput {
-        reason: format!(
-            "agent {slug} has no version {}; `weft agents versions {slug}` lists those there are",
-            version.unwrap_or_default()
-        ),
-    })?;
-    Ok(DefinitionFolder::to_yaml(&found))
 }
 
 async fn diff(
@@ -209,10 +240,8 @@ async fn diff(
     to: Option<&str>,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let app = open(slug, context).await?;
-    let before = text_of(&app, slug, Some(from))?;
-    let after = text_of(&app, slug, to)?;
-    for line in weftwork::platform::diff_lines(&before, &after) {
+    let defined = Defined::open(slug, context).await?;
+    for line in diff_lines(&defined.text_of(Some(from))?, &defined.text_of(to)?) {
         context.terminal.line(line)?;
     }
     Ok(Exit::Done)
@@ -223,7 +252,7 @@ async fn export(
     version: Option<&str>,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let app = open(slug, context).await?;
-    context.terminal.line(text_of(&app, slug, version)?.trim_end())?;
+    let defined = Defined::open(slug, context).await?;
+    context.terminal.line(defined.text_of(version)?.trim_end())?;
     Ok(Exit::Done)
 }

@@ -52,7 +52,8 @@ pub(crate) fn fit(pieces: &[Piece], limit: usize) -> Fitted {
             format!("## {}\n{}", piece.title, piece.text)
         };
         let part = cut(&whole, left);
-        let (all, kept) = (tokens(&whole), tokens(part));
+        let all = tokens(&whole);
+        let kept = tokens(part);
         left = if kept < all { 0 } else { left - kept };
         if !part.is_empty() {
             if !fitted.text.is_empty() {

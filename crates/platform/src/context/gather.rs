@@ -40,7 +40,7 @@ struct LeftOut {
 }
 
 impl Gathered {
-    /// What is known of the context: its parts with their tokens, and the sources that were left out.
+    /// Describes the context: its parts with their tokens, and the sources that were left out.
     pub(crate) fn report(&self) -> Value {
         json!({"parts": self.kept, "leftOut": self.left_out})
     }

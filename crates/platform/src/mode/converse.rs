@@ -21,6 +21,6 @@ pub(crate) async fn converse(
     }
     messages.extend(state.messages().iter().cloned());
     let message = agent.ask(messages, &ctx).await?;
-    let answer = agent.answer(Mode::Converse, message.joined_text().into(), None);
+    let answer = agent.answer(Mode::Converse, message.joined_text().into(), None)?;
     Ok(AgentStateUpdate::new().messages([message]).answer(answer))
 }

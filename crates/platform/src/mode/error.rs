@@ -50,6 +50,14 @@ pub enum RequestError {
         /// Problem of the input.
         problem: String,
     },
+    /// The content of a build does not satisfy the schema of the agent.
+    #[error("the content does not fit `output_schema` of agent {agent}: {problem}")]
+    Output {
+        /// Slug of the agent.
+        agent: String,
+        /// Problem of the content.
+        problem: String,
+    },
     /// The request needs a part that this version does not have.
     #[error("this version has no {what}")]
     NotBuilt {
@@ -85,6 +93,7 @@ impl RequestError {
             Self::AgentType { .. } | Self::NotBuilt { .. } => "W1031",
             Self::Action { .. } => "W1032",
             Self::Member { .. } | Self::Input { .. } => "W1033",
+            Self::Output { .. } => "W1036",
             Self::Tool { .. } => "W1034",
             Self::Agent { .. } => "W1012",
         })

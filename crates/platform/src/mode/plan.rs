@@ -33,7 +33,8 @@ pub(crate) async fn plan(
     }
     let mut messages: Vec<Message> = vec![system(instructions.trim().to_owned())?];
     messages.extend(state.messages().iter().cloned());
-    let made = agent.make(&agent.plan, messages, &ctx).await?;
+    let schema = agent.definition.plan.as_ref().and_then(|plan| plan.schema.as_ref());
+    let made = agent.make(&agent.plan, schema, messages, &ctx).await?;
     let title = payload.title.clone();
     let title = title.or_else(|| present.as_ref().map(|present| present.version.title.clone()));
     let new = NewVersion {
@@ -43,6 +44,6 @@ pub(crate) async fn plan(
         ..NewVersion::default()
     };
     let written: Written = agent.write(RecordKind::Plan, id, new, &ctx).await?;
-    let answer = agent.answer(Mode::Plan, made.content.into(), Some(&written));
+    let answer = agent.answer(Mode::Plan, made.content.into(), Some(&written))?;
     Ok(AgentStateUpdate::new().messages([made.message]).answer(answer))
 }

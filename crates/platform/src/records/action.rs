@@ -6,11 +6,11 @@ use super::error::{Changed, MergeConflicts, RecordError};
 use super::merge::merge_contents;
 use super::record::{Record, RecordKind, RecordRef};
 use super::version::{
-    Author, Event, NewVersion, RECORDS_MAX, VersionContent, check_length, version_writes,
+    ALL, Author, Event, NewVersion, RECORDS_MAX, VersionContent, check_length, version_writes,
     writes_unchecked,
 };
 use weftwork_store::{
-    Change, Content, SequenceQuery, SequenceRow, SequenceWrite, Store, StoreError,
+    Change, Content, Metadata, SequenceQuery, SequenceRow, SequenceWrite, Store, StoreError,
 };
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
@@ -64,7 +64,7 @@ impl<'a> Records<'a> {
         Self { store, who, now }
     }
 
-    /// Creates a record with its first version.
+    /// Creates a record with its first version. Its thread counts as changed.
     ///
     /// # Errors
     /// Those of [`version_writes`]; [`RecordError::Limit`] if the thread has as many records of this
@@ -79,9 +79,12 @@ impl<'a> Records<'a> {
             Err(StoreError::Conflict { .. }) if self.has(at, 0, &writes).await? => {}
             written => written?,
         }
-        // A thread that was deleted meanwhile took no record with it.
-        if let Err(error) = self.store.thread(self.who, &at.thread).await {
-            self.delete(at).await?;
+        // A deletion of the thread that has not seen the record begins again after this change of
+        // the thread. If it was deleted before, nothing else deletes the record.
+        let touched = self.store.update_metadata(self.who, &at.thread, Metadata::new(), self.now);
+        if let Err(error) = touched.await {
+            let written = writes.into_iter().map(|write| SequenceWrite::delete(write.to, ALL));
+            self.store.write_sequences(self.who, written.collect(), self.now).await?;
             return Err(error.into());
         }
         self.read(at).await
@@ -116,6 +119,10 @@ impl<'a> Records<'a> {
         let version = record.version(version.unwrap_or(record.current))?;
         let query = SequenceQuery::of(version.contents(&record.at), 0);
         let rows = self.store.sequence_rows(self.who, query).await?;
+        if rows.is_empty() {
+            // It may have been deleted since the record was read.
+            self.read(&record.at).await?.version(version.number)?;
+        }
         let content = version.read_content(&record.at, &rows)?;
         Ok(VersionContent { version: version.clone(), content })
     }
@@ -153,7 +160,14 @@ impl<'a> Records<'a> {
         loop {
             let base = record.find(edited);
             let Some(version) = base.filter(|version| version.number == record.current) else {
-                return Err(self.changed(&record, edited).await?);
+                match self.changed(&record, edited).await {
+                    // The current version was deleted since the record was read.
+                    Err(RecordError::Store(StoreError::NotFound { .. })) => {
+                        record = self.read(at).await?;
+                        continue;
+                    }
+                    changed => return Err(changed?),
+                }
             };
             record.check_room()?;
             let new = NewVersion {

@@ -4,7 +4,6 @@ use super::Result;
 use super::action::Records;
 use super::error::RecordError;
 use super::record::{Record, RecordKind};
-use super::task::{Task, read_tasks};
 use super::version::check_length;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -189,8 +188,6 @@ pub struct ConversationRecords {
     pub plans: Vec<Record>,
     /// Deliverables, in the order of their ids.
     pub deliverables: Vec<Record>,
-    /// Tasks, oldest first.
-    pub tasks: Vec<Task>,
 }
 
 /// Returns a conversation with the records that belong to it.
@@ -202,8 +199,7 @@ pub async fn read_conversation(records: &Records<'_>, id: &str) -> Result<Conver
     let thread = &conversation.thread;
     let plans = records.list(RecordKind::Plan, thread).await?;
     let deliverables = records.list(RecordKind::Deliverable, thread).await?;
-    let tasks = read_tasks(records.store, records.who, thread).await?;
-    Ok(ConversationRecords { conversation, plans, deliverables, tasks })
+    Ok(ConversationRecords { conversation, plans, deliverables })
 }
 
 /// Returns a conversation with all its records and their contents as one JSON value. Its messages
@@ -217,7 +213,6 @@ pub async fn export_conversation(records: &Records<'_>, id: &str) -> Result<Valu
         "conversation": found.conversation,
         "plans": with_contents(records, &found.plans).await?,
         "deliverables": with_contents(records, &found.deliverables).await?,
-        "tasks": found.tasks,
     }))
 }
 

@@ -1,4 +1,4 @@
-//! Records of conversations: plans and deliverables with their versions, and tasks.
+//! Records of conversations: plans and deliverables with their versions.
 //!
 //! A record belongs to a thread and is deleted with it. It is one sequence of small events, to
 //! which its versions are appended; the contents of the versions are sequences of their own, so
@@ -14,7 +14,6 @@ mod html;
 mod json_merge;
 mod merge;
 mod record;
-mod task;
 mod version;
 
 pub use action::{Edit, Merge, Records};
@@ -27,7 +26,6 @@ pub use conversation::{
 pub use error::{Changed, MergeConflicts, RecordError};
 pub use merge::{ConflictLocation, MergeConflict, merge_contents};
 pub use record::{Record, RecordId, RecordKind, RecordRef};
-pub use task::{Task, TaskChange, TaskState, read_task, read_tasks, task_write};
 pub use version::{
     Author, CONTENT_BYTES_MAX, ContentFormat, NewVersion, RECORDS_MAX, TITLE_CHARS_MAX,
     VERSIONS_MAX, Version, VersionContent, version_writes,

@@ -176,8 +176,7 @@ impl Record {
                 }
                 Event::Deleted { .. } => return Ok(None),
                 Event::Current { version, .. } => {
-                    let has_it = |record: &&mut Self| record.find(version).is_some();
-                    if let Some(record) = record.as_mut().filter(has_it) {
+                    if let Some(record) = &mut record {
                         record.current = version;
                     }
                 }
@@ -218,10 +217,8 @@ impl Record {
     }
 
     fn delete(&mut self, number: u64) {
-        if self.versions.len() > 1 {
-            self.versions.retain(|version| version.number != number);
-        }
-        if self.find(self.current).is_none() {
+        self.versions.retain(|version| version.number != number);
+        if self.current == number {
             self.current = self.versions.last().map_or(0, |version| version.number);
         }
     }

@@ -24,7 +24,7 @@ pub(super) const CHANGES_MAX: usize = 10_000;
 /// Version of the stored form of events and contents.
 pub(super) const STORED_FORMAT: u32 = 1;
 /// Highest version of a sequence in all stores.
-const ALL: u64 = i64::MAX as u64;
+pub(super) const ALL: u64 = i64::MAX as u64;
 
 /// Formats of contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

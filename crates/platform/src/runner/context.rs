@@ -5,7 +5,7 @@ use crate::agent::{Agent, system};
 use crate::context::{self, Piece};
 use crate::definition::AgentType;
 use crate::mode::payload_of;
-use crate::records::{NewVersion, RecordKind};
+use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::state::{AgentState, AgentStateUpdate};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -58,7 +58,8 @@ async fn build(
         None => Message::text(ctx.message_id(), Role::User, "Make the result."),
     };
     let messages = vec![system(instructions.trim().to_owned())?, asked];
-    let made = agent.make(&agent.deliverable, messages, &ctx).await?;
+    let schema = form.and_then(|form| form.schema.as_ref());
+    let made = agent.make(&agent.deliverable, schema, messages, &ctx).await?;
     let title = payload.title.or_else(|| Some(present.as_ref()?.version.title.clone()));
     let new = NewVersion {
         title: title.unwrap_or_else(|| TITLE.to_owned()),
@@ -67,7 +68,11 @@ async fn build(
         ..NewVersion::default()
     };
     let written = agent.write(RecordKind::Deliverable, id, new, &ctx).await?;
-    let mut answer = agent.answer(Mode::Build, made.content.into(), Some(&written));
+    let content = match agent.deliverable.format() {
+        ContentFormat::Json => serde_json::from_str(&made.content)?,
+        _ => made.content.into(),
+    };
+    let mut answer = agent.answer(Mode::Build, content, Some(&written))?;
     answer["metadata"]["context"] = gathered.report();
     Ok(AgentStateUpdate::new().messages([made.message]).answer(answer))
 }

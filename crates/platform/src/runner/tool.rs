@@ -63,14 +63,18 @@ async fn build(
         Value::String(text) => text.clone(),
         other => serde_json::to_string_pretty(other)?,
     };
+    let stored = match agent.deliverable.format() {
+        ContentFormat::Json => serde_json::to_string_pretty(&content)?,
+        _ => text.clone(),
+    };
     let new = NewVersion {
         title: payload.title.unwrap_or_else(|| TITLE.to_owned()),
-        content: text.clone(),
+        content: stored,
         ..NewVersion::default()
     };
     let id = payload.deliverable_id.as_deref();
     let written = agent.write(RecordKind::Deliverable, id, new, &ctx).await?;
-    let mut answer = agent.answer(Mode::Build, content, Some(&written));
+    let mut answer = agent.answer(Mode::Build, content, Some(&written))?;
     let called: Vec<_> =
         ready.iter().map(|call| json!({"tool": call.tool, "arguments": call.arguments})).collect();
     answer["metadata"]["tools"] = called.into();
@@ -195,7 +199,9 @@ fn content_of(agent: &Agent, ready: &[ReadyCall], results: &[Value]) -> Value {
             .collect(),
     };
     if agent.deliverable.format() == ContentFormat::Json {
-        return value;
+        // Many tools return JSON as a text.
+        let parsed = value.as_str().and_then(|text| serde_json::from_str(text).ok());
+        return parsed.unwrap_or(value);
     }
     match value {
         Value::String(text) => Value::String(text),

@@ -9,6 +9,7 @@ mod records_check;
 mod records_conversation;
 mod records_history;
 mod records_merge;
+mod records_races;
 mod requests;
 mod sound;
 mod wrong;

@@ -44,7 +44,7 @@ pub(super) async fn store() -> Arc<dyn Store> {
     Arc::new(store)
 }
 
-async fn create_thread(store: &dyn Store) {
+pub(super) async fn create_thread(store: &dyn Store) {
     let new = NewThread {
         id: thread(),
         graph: None,
@@ -276,6 +276,26 @@ async fn limits_are_refused_with_their_numbers() {
     }
     let found = limit(records.create(&deliverable("more"), &new("x\n"), &markdown()).await);
     assert_eq!(found, ("records of a kind", RECORDS_MAX + 1, RECORDS_MAX));
+}
+
+#[tokio::test]
+async fn no_write_takes_a_content_of_another_form() {
+    let store = store().await;
+    let ada = principal("ada");
+    let records = Records::new(&*store, &ada, Timestamp(5));
+    let at = deliverable("d1");
+    let json = Form::of_format(ContentFormat::Json);
+    let code = |found: Result<Record, RecordError>| found.expect_err("is refused").code().0;
+    assert_eq!(code(records.create(&at, &new("no JSON"), &json).await), "W1024");
+    records.create(&at, &new("{\"a\": 1}"), &json).await.expect("creates");
+    assert_eq!(code(records.edit(&at, &edit(None, "{"), &json).await), "W1024");
+    let record = records.edit(&at, &edit(None, "{\"a\": 2}"), &json).await.expect("edits");
+    let merge = Merge { a: 1, b: 2, resolution: Some("{".to_owned()) };
+    assert_eq!(code(records.merge_versions(&at, &merge, &json).await), "W1024");
+    let author = Author { subject: "ada", at: Timestamp(6), unique: "r1" };
+    let written = version_writes(&at, &new("{"), &json, author).expect_err("is refused");
+    assert_eq!(written.code().0, "W1024");
+    assert_eq!(records.read(&at).await, Ok(record));
 }
 
 #[tokio::test]

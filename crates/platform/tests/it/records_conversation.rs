@@ -3,13 +3,13 @@
 use super::records::{edit, markdown, new, principal};
 use serde_json::json;
 use weftwork_platform::records::{
-    ConversationQuery, NewConversation, RecordError, RecordId, RecordRef, Records, TaskChange,
-    TaskState, conversation_thread, conversations, erase_conversation, export_conversation,
-    open_conversation, read_conversation, read_task, read_tasks, task_write,
+    Conversation, ConversationQuery, NewConversation, RecordError, RecordId, RecordRef, Records,
+    conversation_thread, conversations, erase_conversation, export_conversation, open_conversation,
+    read_conversation,
 };
-use weftwork_store::sequence::{PLANS, RECORD_CONTENTS, TASKS};
-use weftwork_store::{MemoryStore, SequenceQuery, SequenceTable, Store, StoreError};
-use weftwork_types::{OrgId, Principal, ThreadId, Timestamp};
+use weftwork_store::sequence::{PLANS, RECORD_CONTENTS};
+use weftwork_store::{MemoryStore, ReadThreads, SequenceQuery, SequenceTable, Store, StoreError};
+use weftwork_types::{OrgId, Principal, Timestamp};
 
 fn conversation(id: &str, agent: &str) -> NewConversation {
     let agent = Some(agent.to_owned());
@@ -72,6 +72,9 @@ async fn conversations_are_listed_for_their_subject() {
     let again = open_conversation(&store, &ada, conversation("a", "other"), Timestamp(9)).await;
     let again = again.expect("opens");
     assert_eq!((again.agent.as_deref(), again.created_at), (Some("golf"), Timestamp(1)));
+    let row = store.thread(&ada, &again.thread).await.expect("reads");
+    assert_eq!(Conversation::of(&ada, &row), Some(again));
+    assert_eq!(Conversation::of(&bob, &row), None);
     let records = Records::new(&store, &bob, Timestamp(9));
     let found = read_conversation(&records, "a").await;
     assert!(matches!(found, Err(RecordError::Store(StoreError::NotFound { .. }))), "{found:?}");
@@ -90,68 +93,18 @@ async fn a_conversation_is_exported_and_erased_with_all_it_has() {
     records.edit(&plan, &edit(None, "# New plan\n"), &markdown()).await.expect("edits");
     let deliverable = RecordRef::deliverable(&thread, id("p"));
     records.create(&deliverable, &new("# Text\n"), &markdown()).await.expect("creates");
-    let change = TaskChange::new(TaskState::Submitted, "ada", Timestamp(3));
-    let write = task_write(&thread, &id("run-1"), &change).expect("a write");
-    store.write_sequences(&ada, vec![write], Timestamp(3)).await.expect("writes");
     let value = export_conversation(&records, "7").await.expect("exports");
     assert_eq!(value["conversation"]["id"], json!("7"));
     assert_eq!(value["plans"][0]["current"], json!(2));
     assert_eq!(value["plans"][0]["versions"][1]["content"], json!("# New plan\n"));
     assert_eq!(value["deliverables"][0]["versions"][0]["content"], json!("# Text\n"));
-    assert_eq!(value["tasks"][0]["state"], json!("submitted"));
     let bob = principal("bob");
     let erased = erase_conversation(&Records::new(&store, &bob, Timestamp(6)), "7").await;
     assert!(matches!(erased, Err(RecordError::Store(StoreError::NotFound { .. }))));
     erase_conversation(&records, "7").await.expect("erases");
-    for kind in [PLANS, TASKS, RECORD_CONTENTS] {
+    for kind in [PLANS, RECORD_CONTENTS] {
         let rows = store.sequence_rows(&ada, SequenceQuery::all(kind)).await;
         assert_eq!(rows, Ok(Vec::new()), "{kind}");
     }
     assert_eq!(list(&store, &ada, None).await, Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_task_is_as_its_last_change_has_it() {
-    let store = MemoryStore::new();
-    let ada = principal("ada");
-    let thread = ThreadId::new("t").expect("an id");
-    let id = RecordId::new("run-1").expect("an id");
-    let change = |state, at, message: &str| TaskChange {
-        message: Some(message.to_owned()),
-        ..TaskChange::new(state, "ada", Timestamp(at))
-    };
-    let completed = TaskChange {
-        result: Some(json!({"sum": 3})),
-        ..TaskChange::new(TaskState::Completed, "ada", Timestamp(6))
-    };
-    let changes = [
-        change(TaskState::Submitted, 1, "asked"),
-        change(TaskState::Working, 2, "begun"),
-        change(TaskState::Working, 2, "begun"),
-        change(TaskState::Failed, 3, "no network"),
-        change(TaskState::Working, 4, "begun again"),
-        change(TaskState::InputRequired, 5, "which one?"),
-        completed,
-        change(TaskState::Cancelled, 7, "too late"),
-    ];
-    let mut states = Vec::new();
-    for change in &changes {
-        let write = task_write(&thread, &id, change).expect("a write");
-        store.write_sequences(&ada, vec![write], change.at).await.expect("writes");
-        states.push(read_task(&store, &ada, &thread, &id).await.expect("reads").state);
-    }
-    let task = read_task(&store, &ada, &thread, &id).await.expect("reads");
-    assert_eq!(
-        (task.state, task.result.as_ref()),
-        (TaskState::Completed, Some(&json!({"sum": 3})))
-    );
-    assert_eq!(
-        (task.changes.len(), task.created_at, task.updated_at),
-        (6, Timestamp(1), Timestamp(6))
-    );
-    assert_eq!(states[5], TaskState::InputRequired);
-    assert_eq!(read_tasks(&store, &ada, &thread).await, Ok(vec![task]));
-    assert_eq!(read_tasks(&store, &principal("bob"), &thread).await, Ok(Vec::new()));
-    let foreign = read_task(&store, &principal("bob"), &thread, &id).await;
-    assert!(matches!(foreign, Err(RecordError::Store(StoreError::NotFound { .. }))));
 }

@@ -161,7 +161,9 @@ async fn a_conversation_is_that_of_its_subject_and_goes_with_all_that_it_has() {
 
     let mine = asked.platform.conversation(&ada, "c", true).await.expect("reads");
     assert_eq!(mine["deliverables"][0]["versions"][0]["content"], "One.");
-    assert_eq!(mine["tasks"][0]["state"], "completed");
+    let task = &mine["tasks"][0];
+    assert_eq!((&task["state"], &task["result"]), (&json!("completed"), &json!("One.")));
+    assert_eq!(task["message"], "Write.");
     assert_eq!(mine["messages"].as_array().map(Vec::len), Some(2));
     let id = of_bob.metadata["deliverable"]["id"].clone();
     let stolen = json!({"agent": "writer", "mode": "build", "conversationId": "c",

@@ -145,6 +145,7 @@ fn context(store: Arc<dyn Store>, clock: &ManualClock) -> Arc<WorkerContext> {
         clock: Arc::new(clock.clone()),
         budgets: Arc::new(Unlimited),
         thread_budget: None,
+        of_source: None,
         dependencies: BTreeMap::new(),
         provided: Default::default(),
         rebuilds: false,

@@ -64,7 +64,7 @@ impl Runtime {
             Admit::Activity => return self.store_activity(request).await,
         };
         let found = self.resolve_on(&request.principal, &request.graph, &request.thread).await?;
-        let SourcedGraph { id, graph } = found;
+        let SourcedGraph { id, graph, .. } = found;
         request.graph = id;
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);

@@ -246,11 +246,11 @@ impl Runtime {
             (None, Some(only), None) => Some(only),
             _ => None,
         };
-        let found = found.map(|(id, graph)| SourcedGraph { id: id.clone(), graph: graph.clone() });
+        let found = found.map(|(id, graph)| SourcedGraph::own(id, graph.clone()));
         drop(hosted);
         match found {
             Some(found) => Ok(found),
-            None => self.of_source(who, name),
+            None => self.sourced(who, name),
         }
     }
 
@@ -307,8 +307,8 @@ impl Runtime {
     /// [`RuntimeError::UnknownGraph`], and errors of the source.
     pub fn resolve(&self, who: &Principal, id: &str) -> Result<SourcedGraph, RuntimeError> {
         match self.hosted(id) {
-            Some(graph) => Ok(SourcedGraph { id: id.to_owned(), graph }),
-            None => self.of_source(who, id),
+            Some(graph) => Ok(SourcedGraph::own(id, graph)),
+            None => self.sourced(who, id),
         }
     }
 
@@ -320,7 +320,7 @@ impl Runtime {
         thread: &ThreadId,
     ) -> Result<SourcedGraph, RuntimeError> {
         if let Some(graph) = self.hosted(id) {
-            return Ok(SourcedGraph { id: id.to_owned(), graph });
+            return Ok(SourcedGraph::own(id, graph));
         }
         if self.0.source.is_some() && unversioned(id) == id {
             let last = match self.store().thread(who, thread).await {
@@ -329,13 +329,17 @@ impl Runtime {
                 Err(error) => return Err(error.into()),
             };
             if let Some(last) = last.filter(|last| unversioned(last) == id) {
-                return self.of_source(who, &last);
+                return self.sourced(who, &last);
             }
         }
-        self.of_source(who, id)
+        self.sourced(who, id)
     }
 
-    fn of_source(&self, who: &Principal, id: &str) -> Result<SourcedGraph, RuntimeError> {
+    /// Returns a graph of the source for a principal, in the current version if the id has none.
+    ///
+    /// # Errors
+    /// As [`resolve`](Self::resolve).
+    pub fn sourced(&self, who: &Principal, id: &str) -> Result<SourcedGraph, RuntimeError> {
         let source = self.0.source.as_ref();
         if let Some(found) = source.map(|source| source.resolve(who, id)).transpose()?.flatten() {
             return Ok(found);

@@ -5,7 +5,7 @@ use crate::error::{ApiError, Result};
 use crate::translate::assistant::Assistant;
 use crate::translate::schema;
 use serde_json::{Map, Value};
-use weftwork_graph::CompiledGraph;
+use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_runtime::unversioned;
 
 /// A hosted graph, under the id by which runs request it.
@@ -26,15 +26,14 @@ impl Service {
         if names.values().any(|name| name == plain) { graph } else { plain }
     }
 
-    /// Returns the description of the hosted graph with a name.
+    /// Returns the description of a hosted graph.
     pub(super) fn description_of(&self, name: &str) -> Option<String> {
-        let own = self.state.settings.descriptions.iter();
-        if let Some((_, description)) = own.clone().find(|(id, _)| self.name_of(id) == name) {
+        let mut own = self.state.settings.descriptions.iter();
+        if let Some((_, description)) = own.find(|(id, _)| self.name_of(id) == name) {
             return Some(description.clone());
         }
-        let listed = self.state.runtime.listed(self.who());
-        let found = listed.into_iter().find(|listed| self.name_of(&listed.id) == name);
-        found.map(|listed| listed.description).filter(|description| !description.is_empty())
+        let found = self.state.runtime.sourced(self.who(), name).ok()?;
+        Some(found.description).filter(|description| !description.is_empty())
     }
 
     /// Returns the names of the graphs of the server, and of those that the organisation of the client
@@ -52,10 +51,10 @@ impl Service {
         if let Some((_, name)) = own {
             return Ok(name.clone());
         }
-        let listed = self.state.runtime.listed(self.who());
-        let named = |id: &str| id == graph || self.name_of(id) == graph;
-        if let Some(found) = listed.iter().find(|listed| named(&listed.id)) {
-            return Ok(self.name_of(&found.id).to_owned());
+        match self.state.runtime.sourced(self.who(), graph) {
+            Ok(found) => return Ok(self.name_of(&found.id).to_owned()),
+            Err(RuntimeError::UnknownGraph { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
         let known: Vec<_> = self.names().iter().map(|name| format!("'{name}'")).collect();
         Err(ApiError::missing(format!(
@@ -70,19 +69,22 @@ impl Service {
         if let Some((id, graph)) = runtime.graphs().find(|(id, _)| self.name_of(id) == name) {
             return Ok(Hosted { id: id.to_owned(), graph: graph.clone() });
         }
-        let listed = runtime.listed(self.who());
-        let found = listed.into_iter().find(|listed| self.name_of(&listed.id) == name);
-        let found = found.ok_or_else(|| {
-            ApiError::missing(format!("graph `{name}` is not hosted by this server"))
-        })?;
-        let graph = runtime.resolve(self.who(), &found.id)?.graph;
-        Ok(Hosted { id: found.id, graph })
+        match runtime.sourced(self.who(), name) {
+            Ok(found) => Ok(Hosted { id: unversioned(&found.id).to_owned(), graph: found.graph }),
+            Err(RuntimeError::UnknownGraph { .. }) => {
+                Err(ApiError::missing(format!("graph `{name}` is not hosted by this server")))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the assistant that a request names by its UUID, or by the name of its graph.
     pub(super) async fn chosen(&self, assistant: &str) -> Result<Assistant> {
-        if let Ok(name) = self.graph_of(assistant) {
-            return Ok(self.of_graph(&name));
+        match self.graph_of(assistant) {
+            Ok(name) => return Ok(self.of_graph(&name)),
+            Err(error) if error.is_missing() => {}
+            // An agent that cannot be asked here.
+            Err(error) => return Err(error),
         }
         let Ok(id) = uuid::Uuid::try_parse(assistant) else {
             let known = self.names();
