@@ -48,8 +48,6 @@ CHANGES = ["memory/add_observations"]
 # Numbers of published servers, and of their tools, that the agents use at least.
 SERVERS_MIN = 3
 TOOLS_MIN = 10
-# Exit statuses of requests that are fulfilled, or wait for a person.
-DONE_OR_WAITING = [0, 3]
 QUESTION = "How many clubs may a player carry?"
 
 
@@ -165,7 +163,9 @@ class Stage:
         done = self.weft(*args, store=f"sqlite:{self.place / slug}.db", check=False)
         assert done.stdout, f"no answer: {done.stderr[-500:]}"
         answer = json.loads(done.stdout)
-        assert answer["success"] == (done.returncode in DONE_OR_WAITING), f"status {done.returncode} of {answer}"
+        waits = answer["metadata"].get("status") == "input_required"
+        status = 3 if waits else 0 if answer["success"] else 1
+        assert done.returncode == status, f"status {done.returncode}, expected {status}: {answer}"
         return answer
 
 
