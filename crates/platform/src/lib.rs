@@ -6,6 +6,7 @@
 
 mod action;
 mod agent;
+mod budget;
 mod context;
 mod definition;
 mod mode;
@@ -20,9 +21,9 @@ pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
     Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
     ExternalProtocol, ExternalTransport, FileText, FunctionTransport, HealthCheck, Llm, Location,
-    Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, Source, SourceKind,
-    ToolMode, Transport, TransportKind, diff_lines, read_definition, read_definitions, read_folder,
-    schema,
+    Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, RunBudget, Source,
+    SourceKind, ToolMode, Transport, TransportKind, diff_lines, read_definition, read_definitions,
+    read_folder, schema,
 };
 pub use mode::RequestError;
 pub use platform::HostedAgents;

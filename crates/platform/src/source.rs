@@ -307,6 +307,11 @@ impl Agents {
         self.read(|versions| versions.current(who, slug).cloned())
     }
 
+    /// Returns the definition of a version of a graph, if the principal has it.
+    pub(crate) fn of_version(&self, who: &Principal, id: &str) -> Option<Arc<DefinitionFolder>> {
+        self.read(|versions| versions.version(who, id).cloned())
+    }
+
     /// Returns the current definitions of a principal, ordered by slug.
     #[must_use]
     pub fn definitions(&self, who: &Principal) -> Vec<Arc<DefinitionFolder>> {

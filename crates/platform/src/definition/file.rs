@@ -1,11 +1,13 @@
 //! The keys of a definition.
 
-use super::source::{Source, SourceKind};
+use super::source::{Source, SourceKind, parse_duration};
 use super::transport::Transport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
+use std::time::Duration;
+use weftwork_types::port::Limits;
 use weftwork_types::task::Mode;
 
 /// The definition of an agent.
@@ -205,9 +207,9 @@ pub struct Execution {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(w|d|h|ms|m|s))+$"))]
     pub timeout: Option<String>,
-    /// Maximum use: names such as `tokens`, `usd` and `calls`, with their limits.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub budget: BTreeMap<String, serde_json::Number>,
+    /// Maximum use of a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<RunBudget>,
     /// Number of repetitions of an execution that failed and may be repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 20))]
@@ -216,6 +218,53 @@ pub struct Execution {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub concurrency: Option<u32>,
+}
+
+/// Limits of what a run uses.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunBudget {
+    /// Maximum number of tokens, input and output together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Maximum cost in US dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    pub usd: Option<f64>,
+    /// Maximum number of calls of models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+    /// Maximum number of calls of tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<u64>,
+}
+
+impl RunBudget {
+    /// Returns the limits of a run.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the schema has the range of the amount"
+        )]
+        let micro_usd = |usd: f64| (usd * 1e6).round() as u64;
+        Limits {
+            tokens: self.tokens,
+            cost_micro_usd: self.usd.map(micro_usd),
+            model_calls: self.calls,
+            tool_calls: self.tools,
+            wall_ms: None,
+        }
+    }
+}
+
+impl Execution {
+    /// Returns the maximum time of a node; `None` without a limit.
+    #[must_use]
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.timeout.as_deref().and_then(parse_duration)
+    }
 }
 
 /// The form of plans.

@@ -13,7 +13,7 @@ mod yaml;
 
 pub use file::{
     AgentCard, AgentType, Definition, Deliverable, DeliverableFormat, Execution, Llm,
-    Orchestration, OrchestrationMode, Plan, PlanFormat, ToolMode,
+    Orchestration, OrchestrationMode, Plan, PlanFormat, RunBudget, ToolMode,
 };
 pub use folder::{DefinitionFolder, Definitions, FileText, read_definitions, read_folder};
 pub(crate) use problem::nearest;

@@ -4,11 +4,11 @@ mod context;
 mod tool;
 
 use crate::agent::Agent;
-use crate::definition::AgentType;
+use crate::definition::{AgentType, Execution};
 use crate::mode;
 use crate::state::AgentState;
 use std::sync::Arc;
-use weftwork_graph::{CompiledGraph, Graph, InvalidGraph, Next, START, State};
+use weftwork_graph::{CompiledGraph, Graph, InvalidGraph, Next, Retry, START, State, Timeout};
 use weftwork_tools::ToolRunner;
 use weftwork_types::task::Mode;
 
@@ -40,6 +40,18 @@ pub(crate) fn find(agent_type: AgentType) -> Option<&'static dyn Runner> {
     RUNNERS.into_iter().find(|runner| runner.agent_type() == agent_type)
 }
 
+/// Applies the limits of an execution to the node of a mode.
+fn limited(graph: Graph<AgentState>, mode: Mode, execution: &Execution) -> Graph<AgentState> {
+    let graph = match execution.time_limit() {
+        Some(limit) => graph.timeout(mode.name(), Timeout::run(limit)),
+        None => graph,
+    };
+    match execution.retries {
+        Some(retries) => graph.retry(mode.name(), Retry::new(retries + 1)),
+        None => graph,
+    }
+}
+
 /// Compiles the graph of an agent.
 pub(crate) fn compile(
     runner: &dyn Runner,
@@ -69,6 +81,9 @@ pub(crate) fn compile(
             Mode::Build => runner.build(graph),
             _ => runner.converse(graph),
         };
+        if let Some(execution) = &agent.definition.execution {
+            graph = limited(graph, mode, execution);
+        }
     }
     Ok(graph.build()?)
 }

@@ -339,3 +339,22 @@ async fn a_build_over_the_edit_of_a_person_says_so() {
     let warnings = again.metadata["warnings"].to_string();
     assert!(warnings.contains("version 2"), "{again:?}");
 }
+
+/// The limits of a definition hold for every client.
+#[tokio::test]
+async fn an_execution_has_the_limits_of_its_definition() {
+    let definition = "type: context
+execution: {budget: {calls: 1}, retries: 1, timeout: 30s}
+deliverable: {format: markdown, sections: [Result]}
+";
+    let bench = Bench::new([agent("writer", definition)], [Step::text("No heading.")]).await;
+    let input = json!({"messages": [bench.user("Write.")], "mode": "build"});
+    let ended = bench.thread("writer", "t").start(input).await.expect("runs");
+    let error = ended.output().expect_err("the correction is a second call");
+    assert!(error.to_string().contains("budget of the agent"), "{error}");
+    assert_eq!(bench.requests().len(), 1);
+    let who = Principal::local();
+    let records = Records::new(&*bench.store, &who, Timestamp(0));
+    let made = records.list(RecordKind::Deliverable, &ended.run().thread).await.expect("reads");
+    assert!(made.is_empty());
+}

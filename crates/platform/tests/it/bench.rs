@@ -188,6 +188,7 @@ impl Bench {
         };
         let agents = Agents::new(definitions, services);
         let runtime = Runtime::builder(Arc::clone(&store)).graph_source(Arc::new(agents.clone()));
+        let runtime = runtime.map_budgets(|others| agents.budgets(others));
         let runtime = match items {
             Some(items) => runtime.items(items),
             None => runtime,

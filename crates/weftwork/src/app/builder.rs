@@ -269,8 +269,9 @@ impl AppBuilder {
         {
             let models = Arc::clone(&models);
             let source = Arc::new(defined.clone());
-            builder =
-                builder.graph_source_with(source, move |who, run| models.dependencies(who, run));
+            builder = builder
+                .map_budgets(|others| defined.budgets(others))
+                .graph_source_with(source, move |who, run| models.dependencies(who, run));
         }
         for (id, graph) in graphs {
             let models = Arc::clone(&models);
