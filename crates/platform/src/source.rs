@@ -172,7 +172,7 @@ pub enum AgentProblem {
         /// Slug of the agent.
         agent: String,
         /// Reason.
-        source: ModelError,
+        source: Box<ModelError>,
     },
     /// The tools or their rules are wrong.
     #[error("agent {agent}: {source}")]
@@ -188,7 +188,7 @@ pub enum AgentProblem {
         /// Slug of the agent.
         agent: String,
         /// Reason.
-        source: RecordError,
+        source: Box<RecordError>,
     },
     /// The graph is wrong.
     #[error(transparent)]
@@ -353,7 +353,7 @@ impl Agents {
         }
         let open = |llm: &crate::definition::Llm| {
             (services.open_model)(&format!("{}:{}", llm.provider, llm.model))
-                .map_err(|source| AgentProblem::Model { agent: slug(), source })
+                .map_err(|source| AgentProblem::Model { agent: slug(), source: Box::new(source) })
         };
         let model = match &definition.llm {
             Some(llm) => open(llm)?,
@@ -361,7 +361,7 @@ impl Agents {
         };
         let others = definition.fallback.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         let model = with_fallbacks(model, others.into_iter());
-        let form = |source| AgentProblem::Form { agent: slug(), source };
+        let form = |source| AgentProblem::Form { agent: slug(), source: Box::new(source) };
         let plan = form_of(Some(definition), RecordKind::Plan).map_err(form)?;
         let deliverable = form_of(Some(definition), RecordKind::Deliverable).map_err(form)?;
         let schema = definition.input_schema.clone().map(Value::Object);

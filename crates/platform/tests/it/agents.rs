@@ -243,7 +243,6 @@ sources:
 ";
     let bench = Bench::with_items([agent("notes", definition)], [Step::text("Done.")]).await;
     let input = json!({"messages": [bench.user("Sum up.")], "mode": "build"});
-    let began = std::time::Instant::now();
     let ended = bench.thread("notes", "t").start(input).await.expect("runs");
     let report = &answer(&ended)["metadata"]["context"];
     let left_out = report["leftOut"].as_array().expect("a list");
@@ -255,8 +254,6 @@ sources:
     let system = bench.requests()[0].messages[0].joined_text();
     assert!(system.starts_with("The instructions."), "{system}");
     assert!(system.contains("A note."), "{system}");
-    // Far below the sum of the usual deadlines.
-    assert!(began.elapsed() < std::time::Duration::from_secs(4));
 }
 
 /// A definition that breaks leaves the last good one in service, and the others change.

@@ -135,36 +135,36 @@ fn tools() -> Vec<Arc<dyn Tool>> {
 }
 
 impl Bench {
-    pub(crate) async fn new(
+    pub(crate) fn new(
         definitions: impl IntoIterator<Item = DefinitionFolder>,
         steps: impl IntoIterator<Item = Step>,
-    ) -> Self {
-        Self::over(Arc::new(MemoryStore::new()), definitions, steps).await
+    ) -> BoxFuture<'static, Self> {
+        Self::over(Arc::new(MemoryStore::new()), definitions, steps)
     }
 
     /// A bench with a long-term store, of which one namespace hangs and another one fails.
-    pub(crate) async fn with_items(
+    pub(crate) fn with_items(
         definitions: impl IntoIterator<Item = DefinitionFolder>,
         steps: impl IntoIterator<Item = Step>,
-    ) -> Self {
+    ) -> BoxFuture<'static, Self> {
         let items: Arc<dyn ItemStore> = Arc::new(OddItems);
-        Self::open(Arc::new(MemoryStore::new()), Some(items), definitions, steps).await
+        Self::open(Arc::new(MemoryStore::new()), Some(items), definitions, steps)
     }
 
-    pub(crate) async fn over(
+    pub(crate) fn over(
         store: Arc<dyn Store>,
         definitions: impl IntoIterator<Item = DefinitionFolder>,
         steps: impl IntoIterator<Item = Step>,
-    ) -> Self {
-        Self::open(store, None, definitions, steps).await
+    ) -> BoxFuture<'static, Self> {
+        Self::open(store, None, definitions, steps)
     }
 
-    async fn open(
+    fn open(
         store: Arc<dyn Store>,
         items: Option<Arc<dyn ItemStore>>,
         definitions: impl IntoIterator<Item = DefinitionFolder>,
         steps: impl IntoIterator<Item = Step>,
-    ) -> Self {
+    ) -> BoxFuture<'static, Self> {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let answers = Answers::default();
         for step in steps {
@@ -193,8 +193,10 @@ impl Bench {
             Some(items) => runtime.items(items),
             None => runtime,
         };
-        let runtime = runtime.open().await.expect("opens");
-        Self { runtime, store, agents, asked, answers }
+        Box::pin(async move {
+            let runtime = runtime.open().await.expect("opens");
+            Self { runtime, store, agents, asked, answers }
+        })
     }
 
     /// Does something while the model makes its next answer.
