@@ -90,7 +90,7 @@ impl CommandContext {
         let own = makers.iter().map(|make| make(&config));
         // A folder that cannot be read is an error of the commands that open an app.
         let definitions = config.read_definitions().unwrap_or_default();
-        let defined = AgentDef::of_definitions(&config, &definitions.sound);
+        let defined = AgentDef::of_definitions(&config, &definitions);
         let broken = definitions.problems.into_iter().map(|problem| problem.file).collect();
         let agents = own.chain(config.remotes.agents()).chain(defined).collect();
         let lasting = config.store.value != StorePlace::Memory;
@@ -114,7 +114,7 @@ impl CommandContext {
     pub fn note_problems(&self) {
         for file in &self.broken_definitions {
             self.terminal.note(format_args!(
-                "the definition {file} has problems and is left out; `weft agents check` shows them"
+                "the definition {file} has problems; its last version in the store is used, if there is one; `weft agents check` shows the problems"
             ));
         }
     }

@@ -57,7 +57,7 @@ async fn measure() {
         policy: Policy::new(),
         store: Arc::clone(&store),
     };
-    let agents = Agents::new(read.sound, services);
+    let agents = Agents::new(read, services);
     let who = Principal::local();
     let id = |number: usize| format!("agents:agent-{}", number * 7 % DEFINITIONS);
     for number in 0..DEFINITIONS {

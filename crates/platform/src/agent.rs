@@ -14,6 +14,7 @@ use weftwork_graph::{CompiledGraph, Ctx, NodeResult, RuntimeError};
 use weftwork_models::ChatModel;
 use weftwork_schema::{Checker, Quotes};
 use weftwork_store::Store;
+use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::Mode;
 use weftwork_types::{MessageId, Principal, RunId};
@@ -161,19 +162,23 @@ impl Agent {
         Ok(Written { at, title })
     }
 
-    /// The answer of a run: its mode, its content, and the record that it wrote. That of a build
-    /// satisfies the `output_schema` of the definition.
-    pub(crate) fn answer(
-        &self,
-        mode: Mode,
-        content: Value,
-        written: Option<&Written>,
-    ) -> NodeResult<Value> {
-        if let Some(output) = self.output.as_ref().filter(|_| mode == Mode::Build) {
-            output.check(&content, Quotes::Values).map_err(|problem| {
-                RequestError::Output { agent: self.slug.clone(), problem }.fault()
-            })?;
-        }
+    /// Checks that the content of a build satisfies the `output_schema` of the definition.
+    pub(crate) fn check_output(&self, content: &Value) -> NodeResult<()> {
+        let Some(output) = &self.output else { return Ok(()) };
+        let checked = output.check(content, Quotes::Values);
+        let wrong = |problem| RequestError::Output { agent: self.slug.clone(), problem };
+        Ok(checked.map_err(|problem| wrong(problem).fault())?)
+    }
+
+    /// The answer of a run that completes without a content.
+    pub(crate) fn failed_answer(&self, mode: Mode, fault: &Fault) -> Value {
+        let mut answer = self.answer(mode, Value::Null, None);
+        answer["error"] = json!({"code": fault.code, "message": fault.message});
+        answer
+    }
+
+    /// The answer of a run: its mode, its content, and the record that it wrote.
+    pub(crate) fn answer(&self, mode: Mode, content: Value, written: Option<&Written>) -> Value {
         let mut metadata = Map::new();
         metadata.insert("agent".to_owned(), self.slug.clone().into());
         metadata.insert("agentType".to_owned(), self.agent_type().name().into());
@@ -182,7 +187,7 @@ impl Agent {
             let record = json!({"id": at.id, "title": title});
             metadata.insert(at.kind.name().to_owned(), record);
         }
-        Ok(json!({"mode": mode, "content": content, "metadata": metadata}))
+        json!({"mode": mode, "content": content, "metadata": metadata})
     }
 }
 

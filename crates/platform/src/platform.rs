@@ -3,14 +3,16 @@
 use crate::action::{self, Action, ActionError, Forms, RecordAction};
 use crate::mode::{self, RequestError};
 use crate::records::{
-    Conversation, ConversationQuery, NewConversation, RecordError, RecordId, RecordKind, Records,
-    conversation_thread, conversations, erase_conversation, export_conversation, open_conversation,
-    read_conversation,
+    Conversation, ConversationQuery, NewConversation, RecordError, RecordId, RecordKind, RecordRef,
+    Records, conversations, erase_conversation, export_conversation, find_thread,
+    open_conversation, read_conversation,
 };
 use crate::source::{AGENTS, Agents};
 use serde_json::{Map, Value, json};
 use weftwork_graph::RuntimeError;
 use weftwork_runtime::{EndedRun, Runtime};
+use weftwork_store::{RunRow, open_questions};
+use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentSummary, Platform, TaskCaller};
@@ -49,8 +51,13 @@ impl HostedAgents {
         Records::new(&**self.runtime.store(), who, self.runtime.clock().now())
     }
 
-    /// Finds the agent of a request, and its mode.
-    fn check(&self, who: &Principal, request: &TaskRequest) -> Result<Checked, Fault> {
+    /// Finds the agent of a request, its mode, and the records that it names.
+    async fn check(
+        &self,
+        who: &Principal,
+        key: Option<&str>,
+        request: &TaskRequest,
+    ) -> Result<Checked, Fault> {
         let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
         let Some(folder) = self.agents.definition(who, slug) else {
             let known = self.agents.definitions(who);
@@ -67,12 +74,65 @@ impl HostedAgents {
             return Err(RequestError::NotBuilt { what: "orchestration" }.fault());
         }
         let action = Action::of(mode, &request.payload).map_err(|error| error.fault())?;
+        if action == Action::Run && asks_nothing(request) {
+            let missing = RequestError::Member {
+                member: "userMessage",
+                found: "empty".to_owned(),
+                expected: "a text, or an `input` or a `payload` that the agent can work with"
+                    .to_owned(),
+            };
+            return Err(missing.fault());
+        }
+        let begins = matches!(action, Action::Run | Action::Record(RecordAction::Create));
+        if request.conversation_id.is_none() && !begins {
+            let missing = RequestError::Member {
+                member: "conversationId",
+                found: "missing".to_owned(),
+                expected: "the conversation of the record".to_owned(),
+            };
+            return Err(missing.fault());
+        }
         let conversation = match &request.conversation_id {
+            Some(id) if id.is_empty() => {
+                let empty = RequestError::Member {
+                    member: "conversationId",
+                    found: "empty".to_owned(),
+                    expected: "a text, or none for a new conversation".to_owned(),
+                };
+                return Err(empty.fault());
+            }
             Some(id) => id.clone(),
-            None => uuid::Uuid::from_u128(self.runtime.clock().unique()).to_string(),
+            None => self.new_conversation(who, key, &folder.slug),
         };
-        let thread = conversation_thread(who, &conversation).map_err(|error| error.fault())?;
+        let thread = self.thread_of(who, &conversation).await?;
+        let named = [
+            (RecordKind::Plan, &request.payload.plan_id),
+            (RecordKind::Deliverable, &request.payload.deliverable_id),
+        ];
+        for (kind, id) in named {
+            if id.is_some() && action == Action::Run {
+                let id = action::id_of(kind, &request.payload).map_err(|error| error.fault())?;
+                let at = RecordRef { kind, thread: thread.clone(), id };
+                self.records(who).read(&at).await.map_err(|error| error.fault())?;
+            }
+        }
         Ok(Checked { mode, action, conversation, thread })
+    }
+
+    async fn thread_of(&self, who: &Principal, conversation: &str) -> Result<ThreadId, Fault> {
+        let found = find_thread(&**self.runtime.store(), who, conversation).await;
+        found.map_err(|error| error.fault())
+    }
+
+    /// Id of a new conversation: for a request with an idempotency key always the same one, so that the
+    /// request finds its answer when it is repeated.
+    fn new_conversation(&self, who: &Principal, key: Option<&str>, agent: &str) -> String {
+        let Some(key) = key else {
+            return uuid::Uuid::from_u128(self.runtime.clock().unique()).to_string();
+        };
+        let hash = canonical::hash(&json!(["weft:request", who.org, who.subject, agent, key])).0;
+        let bytes = std::array::from_fn(|at| hash[at]);
+        uuid::Builder::from_custom_bytes(bytes).into_uuid().to_string()
     }
 
     /// Runs the agent for a request, and returns its answer.
@@ -93,6 +153,7 @@ impl HostedAgents {
             graph: None,
         };
         self.open(who, opened).await?;
+        self.check_waiting(who, thread, by.idempotency_key.as_deref()).await?;
         let opened = self.runtime.thread_for(who, &format!("{AGENTS}{slug}"), thread.as_str());
         let message = match &by.idempotency_key {
             Some(key) => Message::user_of_request(user_message.clone(), key),
@@ -122,6 +183,27 @@ impl HostedAgents {
         Ok(self.response(who, checked, &ended).await)
     }
 
+    /// Refuses a request in a conversation that waits for an answer, unless it repeats the one of its
+    /// key.
+    async fn check_waiting(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        key: Option<&str>,
+    ) -> Result<(), Fault> {
+        let store = self.runtime.store();
+        let questions = store.interrupts(who, thread).await.map_err(|error| error.fault())?;
+        let open = open_questions(questions);
+        let Some(first) = open.first() else { return Ok(()) };
+        if key.is_some() {
+            let runs = store.runs(who, thread).await.map_err(|error| error.fault())?;
+            if runs.iter().any(|row| row.new.options.idempotency_key.as_deref() == key) {
+                return Ok(());
+            }
+        }
+        Err(RequestError::Waiting { question: first.ask.to_string() }.fault())
+    }
+
     async fn open(&self, who: &Principal, new: NewConversation) -> Result<(), Fault> {
         let now = self.runtime.clock().now();
         let opened = open_conversation(&**self.runtime.store(), who, new, now).await;
@@ -140,6 +222,12 @@ impl HostedAgents {
                 let answer = output.get("answer").cloned().unwrap_or_default();
                 if let Some(known) = answer.get("metadata").and_then(Value::as_object) {
                     metadata.extend(known.clone());
+                }
+                if let Some(error) = answer.get("error") {
+                    let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
+                    metadata.insert("code".to_owned(), text("code").into());
+                    let response = TaskResponse::failure(checked.mode.name(), text("message"));
+                    return TaskResponse { metadata, ..response };
                 }
                 self.add_version(who, run, &mut metadata).await;
                 let content = answer.get("content").cloned().unwrap_or_default();
@@ -169,7 +257,9 @@ impl HostedAgents {
         run: &weftwork_types::run::RunRef,
         metadata: &mut Map<String, Value>,
     ) {
-        let mut warnings: Vec<String> = Vec::new();
+        let given = metadata.get("warnings").and_then(Value::as_array).cloned();
+        let mut warnings: Vec<Value> = given.unwrap_or_default();
+        warnings.extend(self.other_version(who, metadata).map(Value::from));
         for kind in [RecordKind::Plan, RecordKind::Deliverable] {
             let Some(Value::Object(known)) = metadata.get_mut(kind.name()) else { continue };
             let records = self.records(who);
@@ -187,11 +277,11 @@ impl HostedAgents {
             // A person edited the record while the run made its version.
             let unmerged = record.map(crate::records::Record::unmerged).unwrap_or_default();
             for number in unmerged {
-                warnings.push(format!(
+                warnings.push(Value::from(format!(
                     "version {number} of {} `{}` is not part of the current one; merge the two, or make it current",
                     kind.name(),
                     id.as_str().unwrap_or_default()
-                ));
+                )));
             }
         }
         if !warnings.is_empty() {
@@ -199,9 +289,23 @@ impl HostedAgents {
         }
     }
 
+    /// Says that a conversation goes on with another version than the current one.
+    fn other_version(&self, who: &Principal, metadata: &Map<String, Value>) -> Option<String> {
+        let text = |name: &str| metadata.get(name).and_then(Value::as_str);
+        let agent = text("agent")?;
+        let version = text("version")?;
+        let current = self.agents.definition(who, agent)?.version();
+        (current != version).then(|| {
+            format!(
+                "the conversation goes on with version {version} of agent {agent}; new conversations get version {current}"
+            )
+        })
+    }
+
     async fn fulfil(&self, by: TaskCaller, request: TaskRequest) -> TaskResponse {
         let asked = request.mode.clone().unwrap_or_default();
-        let checked = match self.check(&by.principal, &request) {
+        let key = by.idempotency_key.as_deref();
+        let checked = match self.check(&by.principal, key, &request).await {
             Ok(checked) => checked,
             Err(fault) => return failure_of(asked, &fault, Map::new()),
         };
@@ -226,7 +330,7 @@ impl HostedAgents {
                         return failure(mode, &fault, Map::new());
                     }
                 }
-                return self.act(&by.principal, &checked, Some(slug), payload).await;
+                return self.act(&by.principal, &checked, Some(slug), payload, key).await;
             }
         };
         done.unwrap_or_else(|fault| failure(mode, &fault, Map::new()))
@@ -242,7 +346,7 @@ impl HostedAgents {
     ) -> Result<TaskRequest, Fault> {
         let kind = action::kind_of(checked.mode).unwrap_or(RecordKind::Deliverable);
         let id = action::id_of(kind, &request.payload).map_err(|error| error.fault())?;
-        let at = crate::records::RecordRef { kind, thread: checked.thread.clone(), id };
+        let at = RecordRef { kind, thread: checked.thread.clone(), id };
         self.records(who).read(&at).await.map_err(|error| error.fault())?;
         let user_message = match request.user_message.is_empty() {
             true => "Make it again.".to_owned(),
@@ -257,13 +361,36 @@ impl HostedAgents {
         checked: &Checked,
         agent: Option<&str>,
         payload: &Payload,
+        key: Option<&str>,
     ) -> TaskResponse {
         let kind = action::kind_of(checked.mode).unwrap_or(RecordKind::Deliverable);
         let records = self.records(who);
         let forms = Forms { agent, of: &|agent| self.agents.form(who, agent, kind) };
-        let unique = format!("{:032x}", self.runtime.clock().unique());
-        let new_id = RecordId::derived(&[&unique]);
         let thread = &checked.thread;
+        let new_id = match key {
+            Some(key) => RecordId::derived(&["weft:request", key]),
+            None => RecordId::derived(&[&format!("{:032x}", self.runtime.clock().unique())]),
+        };
+        if let (Some(_), Action::Record(RecordAction::Create)) = (key, checked.action) {
+            // The request of the key was fulfilled before.
+            let at = RecordRef { kind, thread: thread.clone(), id: new_id.clone() };
+            if records.read(&at).await.is_ok() {
+                let read = Payload { action: Some("read".to_owned()), ..Payload::default() };
+                let read = match kind {
+                    RecordKind::Plan => Payload { plan_id: Some(new_id.to_string()), ..read },
+                    RecordKind::Deliverable => {
+                        Payload { deliverable_id: Some(new_id.to_string()), ..read }
+                    }
+                };
+                let reading = Checked {
+                    mode: checked.mode,
+                    action: Action::Record(RecordAction::Read),
+                    conversation: checked.conversation.clone(),
+                    thread: thread.clone(),
+                };
+                return Box::pin(self.act(who, &reading, agent, &read, None)).await;
+            }
+        }
         match action::act(&records, kind, checked.action, thread, payload, new_id, forms).await {
             Ok(content) => {
                 let mut metadata = Map::new();
@@ -286,24 +413,25 @@ impl HostedAgents {
         }
     }
 
-    /// The tasks of a conversation, which are its runs: the newest first, with their states, messages
-    /// and results.
+    /// The tasks of a conversation: the newest first, with their states, messages and results. A task is
+    /// a run with those that continue it, as they answer its questions.
     async fn tasks(&self, who: &Principal, thread: &ThreadId) -> Result<Vec<Value>, Fault> {
         let runs = self.runtime.store().runs(who, thread).await.map_err(|error| error.fault())?;
         let mut tasks = Vec::new();
-        for row in runs.iter().rev().take(TASKS_MAX) {
+        for (row, last_row) in tasks_of(&runs).into_iter().rev().take(TASKS_MAX) {
             let graph = weftwork_runtime::unversioned(&row.new.graph);
             let mut task = json!({
                 "id": row.new.at.run,
                 "agent": graph.strip_prefix(AGENTS).unwrap_or(graph),
-                "state": state_of(row),
+                "state": state_of(last_row),
                 "mode": member_of(&row.new.input, "mode"),
                 "message": message_of(&row.new.input),
                 "createdAt": row.new.created_at,
-                "endedAt": row.ended_at,
-                "error": error_of(row.outcome.as_ref()),
+                "endedAt": last_row.ended_at,
+                "error": error_of(last_row.outcome.as_ref()),
             });
-            if let (RunStatus::Completed, Some(last)) = (row.status, row.last_checkpoint) {
+            if let (RunStatus::Completed, Some(last)) = (last_row.status, last_row.last_checkpoint)
+            {
                 // A version of the agent that is gone leaves the task without its result.
                 let state = self.runtime.state_at(who, thread, last).await.ok();
                 let answer = state.as_ref().and_then(|state| state.values.get("answer"));
@@ -314,6 +442,32 @@ impl HostedAgents {
         }
         Ok(tasks)
     }
+}
+
+/// Groups runs into tasks: the first run of each, and its last one.
+fn tasks_of(runs: &[RunRow]) -> Vec<(&RunRow, &RunRow)> {
+    let mut tasks: Vec<(&RunRow, &RunRow)> = Vec::new();
+    for row in runs {
+        let continues = match (&row.answers, &row.new.input) {
+            (Some(asked), _) => tasks.iter().position(|(_, last)| last.new.at.run == *asked),
+            // It goes on where the one before it failed.
+            (None, RunInput::Continue) => tasks.len().checked_sub(1),
+            (None, _) => None,
+        };
+        match continues {
+            Some(at) => tasks[at].1 = row,
+            None => tasks.push((row, row)),
+        }
+    }
+    tasks
+}
+
+/// Returns `true` for a request without anything that an agent could work with.
+fn asks_nothing(request: &TaskRequest) -> bool {
+    let Payload { tool, tools, plan_id, deliverable_id, .. } = &request.payload;
+    let names =
+        tool.is_some() || !tools.is_empty() || plan_id.is_some() || deliverable_id.is_some();
+    request.user_message.trim().is_empty() && request.input.is_none() && !names
 }
 
 /// A member of the input of a run.
@@ -339,7 +493,7 @@ fn error_of(outcome: Option<&RunOutcome>) -> Option<String> {
 }
 
 /// The state of a task, in the words of A2A.
-fn state_of(row: &weftwork_store::RunRow) -> &'static str {
+fn state_of(row: &RunRow) -> &'static str {
     match row.status {
         RunStatus::Pending | RunStatus::Queued => "submitted",
         RunStatus::Running => "working",
@@ -382,13 +536,23 @@ impl Platform for HostedAgents {
                 }
                 Err(error) => return refused(error.fault()),
             };
-            let thread = match conversation_thread(who, conversation) {
+            if action == Action::Record(RecordAction::Create) {
+                let new = NewConversation {
+                    id: conversation.to_owned(),
+                    title: payload.title.clone(),
+                    ..NewConversation::default()
+                };
+                if let Err(fault) = self.open(who, new).await {
+                    return refused(fault);
+                }
+            }
+            let thread = match self.thread_of(who, conversation).await {
                 Ok(thread) => thread,
-                Err(error) => return refused(error.fault()),
+                Err(fault) => return refused(fault),
             };
             let conversation = conversation.to_owned();
             let checked = Checked { mode, action, conversation, thread };
-            self.act(who, &checked, None, payload).await
+            self.act(who, &checked, None, payload, None).await
         })
     }
 

@@ -4,7 +4,7 @@ use crate::agent::Agent;
 use crate::context::Template;
 use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions};
 use crate::mode::RequestError;
-use crate::records::{ContentFormat, Form, RecordError, RecordKind};
+use crate::records::{CONTENT_BYTES_MAX, ContentFormat, Form, RecordError, RecordKind};
 use crate::runner;
 use crate::versions::Chosen;
 use serde_json::Value;
@@ -17,10 +17,12 @@ use weftwork_runtime::{GraphSource, ListedGraph, SourcedGraph, unversioned};
 use weftwork_schema::Checker;
 use weftwork_store::Store;
 use weftwork_tools::{Policy, Tool, ToolBox, ToolBoxErrors, ToolRunner};
-use weftwork_types::Principal;
 use weftwork_types::code::Fault;
 use weftwork_types::port::AgentSummary;
+use weftwork_types::{Principal, Timestamp};
 
+/// Bytes of a deliverable that are left for what stands around the result of a tool.
+const RESULT_BYTES_LEFT: usize = 64 << 10;
 /// Beginning of the ids of the graphs of defined agents.
 pub const AGENTS: &str = "agents:";
 
@@ -71,6 +73,10 @@ struct Versions {
     current: BTreeMap<Name, Arc<DefinitionFolder>>,
     /// Definitions of the files.
     of_files: BTreeMap<Name, Arc<DefinitionFolder>>,
+    /// Names of the folders whose files have problems.
+    broken: BTreeSet<String>,
+    /// Newest versions of the store.
+    newest: BTreeMap<Name, (Timestamp, Arc<DefinitionFolder>)>,
     /// Versions that operators made current.
     chosen: BTreeMap<Name, Chosen>,
     /// All versions by their ids, with their organisations.
@@ -109,12 +115,20 @@ impl Versions {
         self.all.values().filter_map(move |of| of.get(org)).filter(move |of| of.slug == *slug)
     }
 
+    /// The definition of the file of an agent; the newest version, if the file has problems.
+    fn of_file(&self, name: &Name) -> Option<&Arc<DefinitionFolder>> {
+        let stands_in = || self.newest.get(name).filter(|_| self.broken.contains(&name.1));
+        self.of_files.get(name).or_else(|| stands_in().map(|(_, folder)| folder))
+    }
+
     /// Computes the current versions: those of the files, and those that operators chose in place of
     /// them.
     fn settle(&mut self) {
-        let mut current = self.of_files.clone();
+        let names = self.of_files.keys().chain(self.newest.keys());
+        let found = names.filter_map(|name| Some((name.clone(), Arc::clone(self.of_file(name)?))));
+        let mut current: BTreeMap<_, _> = found.collect();
         for (name, chosen) in &self.chosen {
-            let of_file = self.of_files.get(name).map(|folder| folder.hash);
+            let of_file = current.get(name).map(|folder| folder.hash);
             if of_file != chosen.in_place_of {
                 continue;
             }
@@ -151,12 +165,7 @@ fn name_of(folder: &DefinitionFolder) -> Name {
 
 /// Id of the graph of a definition.
 fn id_of(folder: &DefinitionFolder) -> String {
-    format!("{AGENTS}{}@{}", folder.slug, short(folder))
-}
-
-/// Version of a definition in ids: the beginning of its hash.
-pub(crate) fn short(folder: &DefinitionFolder) -> String {
-    folder.hash.to_string().chars().take(16).collect()
+    format!("{AGENTS}{}@{}", folder.slug, folder.version())
 }
 
 /// An agent cannot be compiled here.
@@ -211,45 +220,36 @@ impl AgentProblem {
 }
 
 impl Agents {
-    /// Creates the agents of definitions.
-    pub fn new(
-        definitions: impl IntoIterator<Item = DefinitionFolder>,
-        services: Services,
-    ) -> Self {
-        let mut versions = Versions::default();
-        definitions.into_iter().for_each(|folder| versions.add_file(folder));
-        versions.settle();
-        Self(Arc::new(Inner {
+    /// Creates the agents of a folder that was read. For a file that has problems, the newest version
+    /// of the store stands in, once [`keep_versions`](Self::keep_versions) has read it.
+    #[must_use]
+    pub fn new(read: Definitions, services: Services) -> Self {
+        let agents = Self(Arc::new(Inner {
             services,
-            versions: RwLock::new(versions),
+            versions: RwLock::default(),
             compiled: Mutex::default(),
-        }))
+        }));
+        agents.reload(read);
+        agents
     }
 
-    /// Makes these definitions the current ones. Earlier versions stay, for the threads that began with
-    /// them; an agent that is no longer defined accepts no new threads.
-    pub fn replace(&self, definitions: impl IntoIterator<Item = DefinitionFolder>) {
-        let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
-        versions.of_files.clear();
-        definitions.into_iter().for_each(|folder| versions.add_file(folder));
-        versions.settle();
-    }
-
-    /// Takes the definitions of a folder that was read again. An agent whose file has problems now stays
-    /// as it was.
+    /// Takes the definitions of a folder that was read again. Earlier versions stay, for the threads
+    /// that began with them. An agent whose file has problems now stays as it was; one that is no longer
+    /// defined accepts no new threads.
     pub fn reload(&self, read: Definitions) {
-        let broken: BTreeSet<&str> =
-            read.problems.iter().filter_map(|problem| problem.file.split('/').next()).collect();
+        let broken: BTreeSet<String> = read.broken().into_iter().map(str::to_owned).collect();
         let mut next = read.sound;
-        self.read(|versions| {
-            for folder in versions.of_files.values() {
-                let name = folder.path.file_name().unwrap_or_default().to_string_lossy();
-                if broken.contains(&*name) && !next.iter().any(|new| new.path == folder.path) {
-                    next.push(DefinitionFolder::clone(folder));
-                }
+        let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
+        for folder in versions.of_files.values() {
+            let name = folder.path.file_name().unwrap_or_default().to_string_lossy();
+            if broken.contains(&*name) && !next.iter().any(|new| new.path == folder.path) {
+                next.push(DefinitionFolder::clone(folder));
             }
-        });
-        self.replace(next);
+        }
+        versions.of_files.clear();
+        next.into_iter().for_each(|folder| versions.add_file(folder));
+        versions.broken = broken;
+        versions.settle();
     }
 
     /// Returns all versions.
@@ -258,10 +258,15 @@ impl Agents {
     }
 
     /// Adds versions and choices of the store.
-    pub(crate) fn add_stored(&self, stored: Vec<DefinitionFolder>, chosen: &[Chosen]) {
+    pub(crate) fn add_stored(&self, stored: Vec<(Timestamp, DefinitionFolder)>, chosen: &[Chosen]) {
         let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
-        for folder in stored {
-            versions.add_version(folder);
+        for (at, folder) in stored {
+            let folder = versions.add_version(folder);
+            let newest = versions.newest.entry(name_of(&folder));
+            let newest = newest.or_insert_with(|| (at, Arc::clone(&folder)));
+            if newest.0 < at {
+                *newest = (at, folder);
+            }
         }
         for one in chosen {
             versions.chosen.insert((one.organization.clone(), one.slug.clone()), one.clone());
@@ -269,26 +274,27 @@ impl Agents {
         versions.settle();
     }
 
-    /// Returns the version of an agent by the beginning of its hash, or by its semver.
+    /// Returns the versions of an agent with this beginning of the hash, or this semver. There are
+    /// several if a definition was changed without a new semver.
     #[must_use]
-    pub fn find_version(
+    pub fn find_versions(
         &self,
         org: Option<&str>,
         slug: &str,
         version: &str,
-    ) -> Option<Arc<DefinitionFolder>> {
+    ) -> Vec<Arc<DefinitionFolder>> {
         let name = (org.map(str::to_owned), slug.to_owned());
         let is_it = |folder: &&Arc<DefinitionFolder>| {
             let semver = folder.definition.version.as_deref();
-            semver == Some(version) || version.len() >= 4 && short(folder).starts_with(version)
+            semver == Some(version) || version.len() >= 4 && folder.version().starts_with(version)
         };
-        self.read(|versions| versions.versions_of(&name).find(is_it).cloned())
+        self.read(|versions| versions.versions_of(&name).filter(is_it).cloned().collect())
     }
 
     /// Returns the definition that the file of an agent has.
     pub(crate) fn of_file(&self, org: Option<&str>, slug: &str) -> Option<Arc<DefinitionFolder>> {
         let name = (org.map(str::to_owned), slug.to_owned());
-        self.read(|versions| versions.of_files.get(&name).cloned())
+        self.read(|versions| versions.of_file(&name).cloned())
     }
 
     /// Returns the current definition of exactly this organisation.
@@ -375,7 +381,7 @@ impl Agents {
         let this = Arc::downgrade(&self.0);
         let agent = Agent {
             slug: slug(),
-            version: short(folder),
+            version: folder.version(),
             definition: definition.clone(),
             context,
             files: folder.files.clone(),
@@ -423,7 +429,7 @@ impl Agents {
             agent_type: definition.agent_type.name().to_owned(),
             description: card.description.clone().unwrap_or_default(),
             modes: definition.modes().to_vec(),
-            version: short(folder),
+            version: folder.version(),
             semver: definition.version.clone(),
             organization: definition.organization.clone(),
             input_schema: definition.input_schema.clone(),
@@ -455,7 +461,9 @@ impl Agents {
             confirmed = confirmed.ask_human(name, "the definition of the agent requires it");
         }
         let policy = confirmed.build().map_err(wrong)?.then(services.policy.for_tools(&tools));
-        ToolRunner::new(tools, policy).map_err(wrong)
+        // A result becomes a deliverable, and is cut no earlier than that.
+        let runner = ToolRunner::new(tools, policy).map_err(wrong)?;
+        Ok(runner.result_bytes_max(CONTENT_BYTES_MAX - RESULT_BYTES_LEFT))
     }
 }
 
@@ -475,7 +483,7 @@ impl GraphSource for Agents {
     fn list(&self, who: &Principal) -> Vec<ListedGraph> {
         let listed = |folder: Arc<DefinitionFolder>| ListedGraph {
             id: format!("{AGENTS}{}", folder.slug),
-            version: short(&folder),
+            version: folder.version(),
             description: folder.definition.agent_card.description.clone().unwrap_or_default(),
         };
         self.definitions(who).into_iter().map(listed).collect()

@@ -17,6 +17,9 @@ pub struct AgentState {
     /// Details of the request, as `types::task::Payload` has them.
     #[channel(ephemeral)]
     pub payload: Value,
+    /// Number of agents that asked one another before this one.
+    #[channel(ephemeral)]
+    pub depth: u64,
     /// Input of the agent, as its `input_schema` describes it.
     #[channel(ephemeral)]
     pub input: Value,

@@ -4,7 +4,7 @@
 //! current in place of that of the file; it counts until the file changes.
 
 use crate::definition::{Definition, DefinitionFolder, FileText};
-use crate::source::{Agents, short};
+use crate::source::Agents;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Agents {
                 known.insert(row.sequence.key.clone());
                 // One version that cannot be read costs itself alone.
                 match row.json::<StoredVersion>() {
-                    Ok(version) => stored.push(version.into_folder()),
+                    Ok(version) => stored.push((version.at, version.into_folder())),
                     Err(error) => tracing::warn!(%error, "a version of an agent cannot be read"),
                 }
             }
@@ -107,7 +107,7 @@ impl Agents {
         let mut writes = Vec::new();
         for folder in self.versions() {
             let org = folder.definition.organization.as_deref();
-            let key = format!("{}@{}", key(org, &folder.slug), short(&folder));
+            let key = format!("{}@{}", key(org, &folder.slug), folder.version());
             if known.insert(key.clone()) {
                 let content = Content::json(FORMAT, &StoredVersion::of(&folder, now))?;
                 writes.push(SequenceWrite::replace(Sequence::new(VERSIONS, key), content));
@@ -126,7 +126,8 @@ impl Agents {
     /// the beginning of its hash, or by its semver.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`] if there is no such version, and errors of the store.
+    /// [`StoreError::NotFound`] if there is no such version, [`StoreError::Conflict`] if there are
+    /// several, and errors of the store.
     pub async fn use_version(
         &self,
         store: &dyn Store,
@@ -136,9 +137,21 @@ impl Agents {
         now: Timestamp,
     ) -> Result<VersionInfo, StoreError> {
         let who = operator()?;
-        let missing =
-            || StoreError::NotFound { kind: "version", id: format!("{version} of agent {slug}") };
-        let found = self.find_version(org, slug, version).ok_or_else(missing)?;
+        let found = match self.find_versions(org, slug, version).as_slice() {
+            [found] => Arc::clone(found),
+            [] => {
+                let id = format!("{version} of agent {slug}");
+                return Err(StoreError::NotFound { kind: "version", id });
+            }
+            several => {
+                let hashes: Vec<_> = several.iter().map(|folder| folder.version()).collect();
+                return Err(StoreError::Conflict {
+                    location: format!("version {version} of agent {slug}"),
+                    expected: "the beginning of one hash".to_owned(),
+                    found: hashes.join(", "),
+                });
+            }
+        };
         let chosen = Chosen {
             slug: slug.to_owned(),
             organization: org.map(str::to_owned),
@@ -150,7 +163,7 @@ impl Agents {
         store.write_sequences(&who, vec![write], now).await?;
         self.add_stored(Vec::new(), &[chosen]);
         Ok(VersionInfo {
-            version: short(&found),
+            version: found.version(),
             semver: found.definition.version.clone(),
             at: None,
             current: true,
@@ -180,7 +193,7 @@ impl Agents {
             let at = Some(stored.at);
             let folder = stored.into_folder();
             versions.push(VersionInfo {
-                version: short(&folder),
+                version: folder.version(),
                 semver: folder.definition.version.clone(),
                 at,
                 current: is_current,

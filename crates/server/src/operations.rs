@@ -29,6 +29,8 @@ const APPROVE: Access = Access::Needs(Right::Approve);
 const ADMIN: Access = Access::Needs(Right::Admin);
 /// A text begins a run, and the answer to a question approves.
 const ANSWERS: Access = Access::ByBody(&[Right::Run, Right::Approve]);
+/// An action reads, or changes something.
+const READS: Access = Access::ByBody(&[Right::Read, Right::Run]);
 /// Each command has a right of its own.
 const COMMANDS: Access = Access::ByBody(&[Right::Read, Right::Run, Right::Approve]);
 
@@ -103,15 +105,15 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/assistants/{assistant_id}/subgraphs/{namespace}", READ, "Read the schemas of a subgraph", &[]),
     ("get", "/agents", READ, "List the agents that are asked by their slugs", &[]),
     ("get", "/agents/{slug}", READ, "Read an agent: its modes, its version, its schemas", &[]),
-    ("post", "/agents/{slug}/tasks", RUN, "Ask an agent, in one of its modes", &["mode", "userMessage", "conversationId", "payload"]),
+    ("post", "/agents/{slug}/tasks", READS, "Ask an agent, in one of its modes", &["mode", "userMessage", "conversationId", "payload"]),
     ("get", "/conversations", READ, "List the conversations of the client, of one `agent`, `after` a position", &[]),
     ("get", "/conversations/{id}", READ, "Read a conversation with its tasks, plans and deliverables; all of it with `whole`", &[]),
     ("delete", "/conversations/{id}", RUN, "Delete a conversation with all that it has", &[]),
     ("get", "/tasks", READ, "List the tasks of the conversation `conversationId`", &[]),
     ("get", "/plans", READ, "List the plans of the conversation `conversationId`, or read the plan `id`, in a `version`", &[]),
-    ("post", "/plans", RUN, "Create, edit, merge or delete plans, or make a version the current one", RECORD_BODY),
+    ("post", "/plans", READS, "Create, edit, merge or delete plans, or make a version the current one", RECORD_BODY),
     ("get", "/deliverables", READ, "List the deliverables of the conversation `conversationId`, or read the deliverable `id`, in a `version`", &[]),
-    ("post", "/deliverables", RUN, "Create, edit, merge or delete deliverables, or make a version the current one", RECORD_BODY),
+    ("post", "/deliverables", READS, "Create, edit, merge or delete deliverables, or make a version the current one", RECORD_BODY),
     ("post", "/threads", RUN, "Create a thread", &["thread_id", "metadata", "if_exists", "supersteps"]),
     ("post", "/threads/search", READ, "Find threads", THREAD_SEARCH),
     ("post", "/threads/count", READ, "Count threads", THREAD_SEARCH),

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use weftwork_types::canonical::{DEPTH_MAX, can_be_read_back};
 use weftwork_types::code::Fault;
 use weftwork_types::run::RunStatus;
-use weftwork_types::{ThreadId, Timestamp};
+use weftwork_types::{Principal, ThreadId, Timestamp};
 
 /// Metadata of a thread.
 pub type Metadata = Map<String, Value>;
@@ -67,6 +67,16 @@ impl NewThread {
             metadata: self.metadata.clone(),
         })
     }
+}
+
+/// Member of the metadata of a thread that describes its conversation, with the member `subject`.
+pub const CONVERSATION: &str = "weft:conversation";
+
+/// Returns `true` if a thread is the conversation of another subject of the organisation.
+#[must_use]
+pub fn is_of_other(who: &Principal, metadata: &Metadata) -> bool {
+    let subject = metadata.get(CONVERSATION).and_then(|of| of.get("subject"));
+    subject.is_some_and(|subject| *subject != who.subject)
 }
 
 /// Merges new metadata into that of a thread, member by member: members of the same name are

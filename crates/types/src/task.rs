@@ -49,7 +49,7 @@ impl std::fmt::Display for Mode {
 /// A request to an agent. The principal is that of the caller, and never a member of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct TaskRequest {
     /// Slug of the agent.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -71,10 +71,11 @@ pub struct TaskRequest {
     pub payload: Payload,
 }
 
-/// Details of a request. Members that are not known are passed over.
+/// Details of a request. Unknown members are refused: a misspelt version would lose an edit of another
+/// one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Payload {
     /// Title of the conversation, plan or deliverable.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +131,7 @@ impl Payload {
 /// A call of a tool that is requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ToolRequest {
     /// Tool, as `server/tool`.
     pub tool: String,

@@ -3,7 +3,7 @@
 use crate::config::{McpTools, ToolRules};
 use crate::{AgentDef, Config, Error};
 use std::sync::Arc;
-use weftwork_graph::InvalidGraph;
+use weftwork_graph::{CompiledGraph, InvalidGraph};
 use weftwork_models::ChatModel;
 use weftwork_platform::{
     AGENTS, Agents, DefinitionFolder, Definitions, Services, read_definitions,
@@ -28,7 +28,7 @@ impl Config {
     #[must_use]
     pub fn define_agents(
         &self,
-        definitions: Vec<DefinitionFolder>,
+        definitions: Definitions,
         model: Arc<dyn ChatModel>,
         store: Arc<dyn Store>,
     ) -> Agents {
@@ -47,15 +47,15 @@ impl Config {
 }
 
 impl AgentDef {
-    /// The agents of definitions that are for all organisations or for this one. An app resolves them
-    /// by itself.
+    /// The agents of definitions that are for all organisations or for this one, and those whose files
+    /// have problems, which may go on with a version of the store. An app resolves them by itself.
     #[must_use]
-    pub fn of_definitions(config: &Config, definitions: &[DefinitionFolder]) -> Vec<Self> {
+    pub fn of_definitions(config: &Config, definitions: &Definitions) -> Vec<Self> {
         let is_local = |folder: &&DefinitionFolder| folder.definition.organization.is_none();
         let def = |folder: &DefinitionFolder| {
             let slug = folder.slug.clone();
             let config = config.clone();
-            let all = definitions.to_vec();
+            let all = definitions.clone();
             let make = move |model| {
                 let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
                 let agents = config.define_agents(all.clone(), model, store);
@@ -69,6 +69,15 @@ impl AgentDef {
             let about = folder.definition.agent_card.description.clone().unwrap_or_default();
             Self::defined(&format!("{AGENTS}{}", folder.slug), make).about(about)
         };
-        definitions.iter().filter(is_local).map(def).collect()
+        let sound = definitions.sound.iter().filter(is_local).map(def);
+        let broken = |slug: &str| {
+            let text = format!("the definition of agent {slug} has problems");
+            let about = text.clone();
+            let invalid =
+                move || InvalidGraph::new(weftwork_types::ErrorCode("W1035"), text.clone());
+            let make = move |_| -> Result<CompiledGraph, InvalidGraph> { Err(invalid()) };
+            Self::defined(&format!("{AGENTS}{slug}"), make).about(about)
+        };
+        sound.chain(definitions.broken().into_iter().map(broken)).collect()
     }
 }

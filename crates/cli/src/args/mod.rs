@@ -214,12 +214,15 @@ pub(crate) enum Agents {
         /// Version; by default the current one
         to: Option<String>,
     },
-    /// Print a version of an agent as a definition
+    /// Print a version of an agent as a definition, or write it with its files
     Export {
         /// Slug of the agent
         slug: String,
         /// Version; by default the current one
         version: Option<String>,
+        /// Folder that gets the definition and its files; files that exist are not replaced
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
     },
 }
 

@@ -3,11 +3,13 @@
 use super::definitions;
 use crate::args::{Agents, Ask};
 use serde_json::{Map, Value, json};
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use weftwork::AgentDef;
 use weftwork::graph::SystemClock;
-use weftwork::platform::{Agents as DefinedAgents, VersionInfo, diff_lines};
+use weftwork::platform::{Agents as DefinedAgents, DefinitionFolder, VersionInfo, diff_lines};
 use weftwork::store::{MemoryStore, Store};
 use weftwork::testing::ScriptedModel;
 use weftwork::types::caller::Caller;
@@ -32,7 +34,9 @@ pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result
         Agents::Versions { slug } => versions(slug, context).await,
         Agents::Use { slug, version } => use_version(slug, version, context).await,
         Agents::Diff { slug, from, to } => diff(slug, from, to.as_deref(), context).await,
-        Agents::Export { slug, version } => export(slug, version.as_deref(), context).await,
+        Agents::Export { slug, version, folder } => {
+            export(slug, version.as_deref(), folder.as_deref(), context).await
+        }
     }
 }
 
@@ -72,35 +76,54 @@ struct Defined {
 
 impl Defined {
     async fn open(slug: &str, context: &CommandContext) -> Result<Self, CliError> {
-        find(slug, context)?;
         let store: Arc<dyn Store> = match context.is_new() {
             true => Arc::new(MemoryStore::new()),
             false => context.store()?,
         };
-        let definitions = context.config.read_definitions()?.sound;
+        let definitions = context.config.read_definitions()?;
         let model = Arc::new(ScriptedModel::rules());
         let agents = context.config.define_agents(definitions, model, Arc::clone(&store));
         let now = SystemClock::new().now();
         agents.keep_versions(&*store, now).await.map_err(weftwork::Error::from)?;
         let found = agents.definition(&Principal::local(), slug);
+        if found.is_none()
+            && agents
+                .stored_versions(&*store, None, slug)
+                .await
+                .map_err(weftwork::Error::from)?
+                .is_empty()
+        {
+            find(slug, context)?;
+        }
         let organization = found.and_then(|folder| folder.definition.organization.clone());
         Ok(Self { agents, store, now, slug: slug.to_owned(), organization })
     }
 
-    /// A version of the agent, or the current one, as the text of a definition.
-    fn text_of(&self, version: Option<&str>) -> Result<String, CliError> {
+    /// A version of the agent, or the current one.
+    fn version(&self, version: Option<&str>) -> Result<Arc<DefinitionFolder>, CliError> {
         let Self { agents, slug, organization, .. } = self;
         let found = match version {
-            Some(version) => agents.find_version(organization.as_deref(), slug, version),
-            None => agents.definition(&Principal::local(), slug),
+            Some(version) => agents.find_versions(organization.as_deref(), slug, version),
+            None => agents.definition(&Principal::local(), slug).into_iter().collect(),
         };
-        let found = found.ok_or_else(|| CliError::BadInput {
-            reason: format!(
-                "agent {slug} has no version {}; `weft agents versions {slug}` lists those there are",
-                version.unwrap_or_default()
-            ),
-        })?;
-        Ok(found.to_yaml())
+        let version = version.unwrap_or_default();
+        match found.as_slice() {
+            [found] => Ok(Arc::clone(found)),
+            [] => Err(CliError::BadInput {
+                reason: format!(
+                    "agent {slug} has no version {version}; `weft agents versions {slug}` lists those there are"
+                ),
+            }),
+            several => {
+                let hashes: Vec<_> = several.iter().map(|folder| folder.version()).collect();
+                Err(CliError::BadInput {
+                    reason: format!(
+                        "agent {slug} has several versions {version}; name one by its hash: {}",
+                        hashes.join(", ")
+                    ),
+                })
+            }
+        }
     }
 }
 
@@ -166,8 +189,8 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     note_records(&response.metadata, context);
     if let Some(error) = &response.error {
         let code = response.metadata.get("code").and_then(Value::as_str).unwrap_or_default();
-        let word = terminal.paint_error(Style::Bad, "error");
-        terminal.note(format_args!("{word}: {code}: {error}"));
+        let word = terminal.paint_error(Style::Bad, format!("error[{code}]"));
+        terminal.note(format_args!("{word}: {error}"));
         return Ok(exit);
     }
     match &response.content {
@@ -228,7 +251,7 @@ async fn use_version(
     let used = agents.use_version(&*store, organization.as_deref(), slug, version, now).await;
     let used = used.map_err(weftwork::Error::from)?;
     context.terminal.line(format_args!(
-        "new threads of {slug} get version {}; a change of its file makes that one current",
+        "new threads of {slug} get version {}, in servers that run after they start again; a change of its file makes that one current",
         used.version
     ))?;
     Ok(Exit::Done)
@@ -241,18 +264,41 @@ async fn diff(
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let defined = Defined::open(slug, context).await?;
-    for line in diff_lines(&defined.text_of(Some(from))?, &defined.text_of(to)?) {
+    for line in diff_lines(&defined.version(Some(from))?.to_yaml(), &defined.version(to)?.to_yaml())
+    {
         context.terminal.line(line)?;
     }
     Ok(Exit::Done)
 }
 
+/// Prints a definition, or writes it with the files that its sources name into a new folder.
 async fn export(
     slug: &str,
     version: Option<&str>,
+    folder: Option<&Path>,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let defined = Defined::open(slug, context).await?;
-    context.terminal.line(defined.text_of(version)?.trim_end())?;
+    let version = defined.version(version)?;
+    let Some(folder) = folder else {
+        context.terminal.line(version.to_yaml().trim_end())?;
+        return Ok(Exit::Done);
+    };
+    let not_written = |path: &Path, error: &std::io::Error| CliError::BadInput {
+        reason: format!("{} cannot be written: {error}", path.display()),
+    };
+    std::fs::create_dir_all(folder).map_err(|error| not_written(folder, &error))?;
+    let definition = [("agent.yaml", version.to_yaml())].into_iter();
+    let files = version.files.iter().map(|file| (file.path.as_str(), file.text.clone()));
+    for (name, text) in definition.chain(files) {
+        let path = folder.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(|error| not_written(parent, &error))?;
+        }
+        let file = File::create_new(&path);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|error| not_written(&path, &error))?;
+        context.terminal.line(path.display())?;
+    }
     Ok(Exit::Done)
 }

@@ -40,9 +40,25 @@ struct LeftOut {
 }
 
 impl Gathered {
-    /// Describes the context: its parts with their tokens, and the sources that were left out.
-    pub(crate) fn report(&self) -> Value {
-        json!({"parts": self.kept, "leftOut": self.left_out})
+    /// Names the sources that are not in the context as a whole.
+    fn warning(&self) -> Option<String> {
+        let cut = self.kept.iter().filter(|part| part.kept < part.tokens);
+        let cut = cut.map(|part| part.source.as_str());
+        let names: Vec<_> =
+            cut.chain(self.left_out.iter().map(|out| out.source.as_str())).collect();
+        (!names.is_empty()).then(|| {
+            format!("the model did not get the whole of these sources: {}", names.join(", "))
+        })
+    }
+
+    /// Describes the context in the metadata of an answer: its parts with their tokens, and the sources
+    /// that were left out.
+    pub(crate) fn report(&self, answer: &mut Value) {
+        let metadata = &mut answer["metadata"];
+        metadata["context"] = json!({"parts": self.kept, "leftOut": self.left_out});
+        if let Some(warning) = self.warning() {
+            metadata["warnings"] = json!([warning]);
+        }
     }
 }
 
@@ -54,17 +70,32 @@ pub(crate) async fn gather(
     sub_agent: Option<Piece>,
     ctx: &Ctx,
 ) -> NodeResult<Gathered> {
-    let work = async |_| Ok(gather_now(agent, state, sub_agent, ctx).await);
+    let sources = agent.definition.sources();
+    let work = async |_| Ok(gather_now(&sources, agent, state, sub_agent, ctx).await);
+    ctx.once(Once::new("context").reads(), work).await
+}
+
+/// Gathers the context of another mode than a build, without the sources of a kind. No other agent is
+/// asked.
+pub(super) async fn gather_without(
+    kind: SourceKind,
+    agent: &Agent,
+    state: &State<AgentState>,
+    ctx: &Ctx,
+) -> NodeResult<Gathered> {
+    let mut sources = agent.definition.sources();
+    sources.retain(|source| source.kind != kind);
+    let work = async |_| Ok(gather_now(&sources, agent, state, None, ctx).await);
     ctx.once(Once::new("context").reads(), work).await
 }
 
 async fn gather_now(
+    sources: &[Source],
     agent: &Agent,
     state: &State<AgentState>,
     sub_agent: Option<Piece>,
     ctx: &Ctx,
 ) -> Gathered {
-    let sources = agent.definition.sources();
     let fetched = sources.iter().map(|source| async {
         let deadline = source.deadline().unwrap_or(DEADLINE);
         let parts = pin!(fetch(agent, source, state, sub_agent.as_ref(), ctx));
@@ -111,7 +142,12 @@ async fn fetch(
     ctx: &Ctx,
 ) -> NodeResult<Vec<Piece>> {
     let name = source.kind.name();
-    let piece = |title: String, text: String| Piece { source: name.to_owned(), title, text };
+    let piece = |title: String, text: String| Piece {
+        source: name.to_owned(),
+        title,
+        text,
+        newest_last: source.kind == SourceKind::History,
+    };
     let limit = source.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     Ok(match source.kind {
         SourceKind::Markdown => {

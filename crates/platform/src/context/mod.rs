@@ -7,10 +7,11 @@ mod template;
 
 pub(crate) use fit::Piece;
 pub(crate) use form::{deliverable_text, plan_text};
-pub(crate) use gather::gather;
+pub(crate) use gather::{Gathered, gather};
 pub(crate) use template::{NAMES, Template};
 
 use crate::agent::Agent;
+use crate::definition::SourceKind;
 use crate::records::{RecordId, RecordKind, RecordRef, Records, VersionContent};
 use crate::state::AgentState;
 use serde_json::{Map, Value, json};
@@ -20,13 +21,23 @@ use weftwork_types::message::Role;
 /// Returns the instructions of an agent for a request: its purpose and its `context`, whose
 /// placeholders are filled. They are recorded, so that a node that is executed again asks its model
 /// the same.
-pub(crate) async fn instructions(
+async fn instructions(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> NodeResult<String> {
+    let work = async |_| Ok(instructions_now(agent, state, ctx));
+    ctx.once(Once::new("instructions").reads(), work).await
+}
+
+/// Returns the system text of a mode without a build: the instructions, or what is gathered from the
+/// sources that the definition declares. The conversation itself follows as messages.
+pub(crate) async fn system_text(
     agent: &Agent,
     state: &State<AgentState>,
     ctx: &Ctx,
-) -> NodeResult<String> {
-    let work = async |_| Ok(instructions_now(agent, state, ctx));
-    ctx.once(Once::new("instructions").reads(), work).await
+) -> NodeResult<(String, Option<Gathered>)> {
+    if agent.definition.sources.is_none() {
+        return Ok((instructions(agent, state, ctx).await?, None));
+    }
+    let gathered = gather::gather_without(SourceKind::History, agent, state, ctx).await?;
+    Ok((gathered.text.clone(), Some(gathered)))
 }
 
 fn instructions_now(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> String {

@@ -60,6 +60,12 @@ impl DefinitionFolder {
         Self { path, slug, definition, files, hash, node: None, file: String::new() }
     }
 
+    /// Returns the version in ids: the beginning of the hash.
+    #[must_use]
+    pub fn version(&self) -> String {
+        self.hash.to_string().chars().take(16).collect()
+    }
+
     fn location(&self, pointer: &str) -> Location {
         let node = self.node.as_ref().and_then(|node| node.at(pointer));
         node.map_or(Location::START, |node| node.location)
@@ -71,13 +77,32 @@ impl DefinitionFolder {
 }
 
 /// The definitions of a folder of folders.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Definitions {
     /// Sound definitions, by the names of their folders.
     pub sound: Vec<DefinitionFolder>,
     /// Problems, by file and location.
     pub problems: Vec<Problem>,
+}
+
+impl Definitions {
+    /// Returns the names of the folders without a sound definition.
+    #[must_use]
+    pub fn broken(&self) -> BTreeSet<&str> {
+        let name_of = |folder: &DefinitionFolder| {
+            folder.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+        };
+        let sound: BTreeSet<String> = self.sound.iter().map(name_of).collect();
+        let names = self.problems.iter().filter_map(|problem| problem.file.split('/').next());
+        names.filter(|name| !sound.contains(*name)).collect()
+    }
+}
+
+impl From<Vec<DefinitionFolder>> for Definitions {
+    fn from(sound: Vec<DefinitionFolder>) -> Self {
+        Self { sound, problems: Vec::new() }
+    }
 }
 
 impl From<Result<DefinitionFolder, Vec<Problem>>> for Definitions {
@@ -118,6 +143,8 @@ pub fn read_definitions(root: &Path) -> Result<Definitions, Box<Problem>> {
         }
     }
     let problems = check_together(&read.sound);
+    // A definition that reaches itself, or has the name of another one, is not sound either.
+    read.sound.retain(|folder| problems.iter().all(|problem| problem.file != folder.file));
     read.problems.extend(problems);
     read.problems = sorted(read.problems);
     Ok(read)

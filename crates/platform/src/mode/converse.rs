@@ -14,13 +14,16 @@ pub(crate) async fn converse(
     agent: Deps<Arc<Agent>>,
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
-    let instructions = context::instructions(&agent, &state, &ctx).await?;
+    let (instructions, gathered) = context::system_text(&agent, &state, &ctx).await?;
     let mut messages: Vec<Message> = Vec::new();
     if !instructions.is_empty() {
         messages.push(system(instructions)?);
     }
     messages.extend(state.messages().iter().cloned());
     let message = agent.ask(messages, &ctx).await?;
-    let answer = agent.answer(Mode::Converse, message.joined_text().into(), None)?;
+    let mut answer = agent.answer(Mode::Converse, message.joined_text().into(), None);
+    if let Some(gathered) = gathered {
+        gathered.report(&mut answer);
+    }
     Ok(AgentStateUpdate::new().messages([message]).answer(answer))
 }

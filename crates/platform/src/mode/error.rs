@@ -58,6 +58,24 @@ pub enum RequestError {
         /// Problem of the content.
         problem: String,
     },
+    /// Agents ask one another too deeply.
+    #[error(
+        "agent {agent} is asked by {limit} agents, one for another; `maxDepth` of its `orchestration` limits them"
+    )]
+    Depth {
+        /// Slug of the agent.
+        agent: String,
+        /// Limit.
+        limit: u32,
+    },
+    /// The conversation waits for an answer.
+    #[error(
+        "the conversation waits for an answer: {question}; answer it, or begin another conversation"
+    )]
+    Waiting {
+        /// The first question.
+        question: String,
+    },
     /// The request needs a part that this version does not have.
     #[error("this version has no {what}")]
     NotBuilt {
@@ -94,6 +112,8 @@ impl RequestError {
             Self::Action { .. } => "W1032",
             Self::Member { .. } | Self::Input { .. } => "W1033",
             Self::Output { .. } => "W1036",
+            Self::Depth { .. } => "W1037",
+            Self::Waiting { .. } => "W1038",
             Self::Tool { .. } => "W1034",
             Self::Agent { .. } => "W1012",
         })

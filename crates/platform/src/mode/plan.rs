@@ -17,7 +17,7 @@ pub(crate) async fn plan(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
-    let mut instructions = context::instructions(&agent, &state, &ctx).await?;
+    let (mut instructions, gathered) = context::system_text(&agent, &state, &ctx).await?;
     let id = payload.plan_id.as_deref();
     let present = match id {
         Some(_) => context::record_content(&agent, RecordKind::Plan, id, &ctx).await?,
@@ -44,6 +44,9 @@ pub(crate) async fn plan(
         ..NewVersion::default()
     };
     let written: Written = agent.write(RecordKind::Plan, id, new, &ctx).await?;
-    let answer = agent.answer(Mode::Plan, made.content.into(), Some(&written))?;
+    let mut answer = agent.answer(Mode::Plan, made.content.into(), Some(&written));
+    if let Some(gathered) = gathered {
+        gathered.report(&mut answer);
+    }
     Ok(AgentStateUpdate::new().messages([made.message]).answer(answer))
 }

@@ -7,8 +7,8 @@ use super::record::{Record, RecordKind};
 use super::version::check_length;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use uuid::Builder;
-use weftwork_store::thread::{Direction, ThreadKey};
+use uuid::{Builder, Uuid};
+use weftwork_store::thread::{Direction, ThreadKey, is_of_other};
 use weftwork_store::{
     IfExists, NewThread, SearchFrom, Store, StoreError, ThreadCursor, ThreadOrder, ThreadQuery,
     ThreadRow,
@@ -16,8 +16,7 @@ use weftwork_store::{
 use weftwork_types::canonical;
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
-/// Member of the metadata of a thread that describes its conversation.
-pub const CONVERSATION: &str = "weft:conversation";
+pub use weftwork_store::thread::CONVERSATION;
 /// Maximum length of the id of a conversation in bytes.
 const ID_BYTES_MAX: usize = 512;
 
@@ -95,6 +94,22 @@ pub fn conversation_thread(who: &Principal, id: &str) -> Result<ThreadId> {
     Ok(ThreadId::from_uuid(Builder::from_custom_bytes(bytes).into_uuid()))
 }
 
+/// Returns the thread of a conversation of a principal: that of its id, or the thread with this id if
+/// a client made one, by a protocol without conversations.
+///
+/// # Errors
+/// [`RecordError::Limit`] if the id is too long, and errors of the store.
+pub async fn find_thread(store: &dyn Store, who: &Principal, id: &str) -> Result<ThreadId> {
+    let own = conversation_thread(who, id)?;
+    let Ok(uuid) = Uuid::try_parse(id) else { return Ok(own) };
+    let named = ThreadId::from_uuid(uuid);
+    match store.thread(who, &named).await {
+        Ok(row) if !is_of_other(who, &row.metadata) => Ok(named),
+        Ok(_) | Err(StoreError::NotFound { .. }) => Ok(own),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Opens a conversation: creates its thread if it does not exist.
 ///
 /// # Errors
@@ -106,7 +121,12 @@ pub async fn open_conversation(
     new: NewConversation,
     now: Timestamp,
 ) -> Result<Conversation> {
-    let thread = conversation_thread(who, &new.id)?;
+    let thread = find_thread(store, who, &new.id).await?;
+    let is_named = Uuid::try_parse(&new.id).is_ok_and(|uuid| ThreadId::from_uuid(uuid) == thread);
+    if is_named {
+        let row = store.thread(who, &thread).await?;
+        return Ok(Conversation::of_thread(who, &row));
+    }
     let description = Description {
         id: new.id,
         title: new.title,
@@ -135,6 +155,19 @@ pub async fn open_conversation(
 }
 
 impl Conversation {
+    /// Returns the conversation of a thread; one without title and agent if the thread is not described
+    /// as one.
+    fn of_thread(who: &Principal, row: &ThreadRow) -> Self {
+        Self::of(who, row).unwrap_or_else(|| Self {
+            id: row.id.to_string(),
+            title: None,
+            agent: None,
+            thread: row.id.clone(),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        })
+    }
+
     /// Returns the conversation of a thread; `None` if it has none, or belongs to another subject.
     #[must_use]
     pub fn of(who: &Principal, row: &ThreadRow) -> Option<Self> {
@@ -241,9 +274,9 @@ pub async fn erase_conversation(records: &Records<'_>, id: &str) -> Result<()> {
 
 async fn find(records: &Records<'_>, id: &str) -> Result<Conversation> {
     let who = records.who;
-    let thread = conversation_thread(who, id)?;
+    let thread = find_thread(records.store, who, id).await?;
     match records.store.thread(who, &thread).await {
-        Ok(row) => Conversation::of(who, &row).ok_or_else(|| missing(id)),
+        Ok(row) => Ok(Conversation::of_thread(who, &row)),
         Err(StoreError::NotFound { .. }) => Err(missing(id)),
         Err(error) => Err(error.into()),
     }

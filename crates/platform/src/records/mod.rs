@@ -21,7 +21,7 @@ pub use check::{ContentProblem, ContentRule, Form};
 pub use conversation::{
     CONVERSATION, Conversation, ConversationPage, ConversationQuery, ConversationRecords,
     NewConversation, conversation_thread, conversations, erase_conversation, export_conversation,
-    open_conversation, read_conversation,
+    find_thread, open_conversation, read_conversation,
 };
 pub use error::{Changed, MergeConflicts, RecordError};
 pub use merge::{ConflictLocation, MergeConflict, merge_contents};

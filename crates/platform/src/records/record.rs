@@ -234,8 +234,10 @@ impl Record {
     /// # Errors
     /// [`StoreError::NotFound`] if it never existed or was deleted.
     pub fn version(&self, number: u64) -> Result<&Version> {
-        let missing =
-            || StoreError::NotFound { kind: "version", id: format!("{number} of {}", self.at) };
+        let missing = || StoreError::NotFound {
+            kind: "version",
+            id: format!("{number} of {} {}", self.at.kind.name(), self.at.id),
+        };
         Ok(self.find(number).ok_or_else(missing)?)
     }
 

@@ -4,7 +4,7 @@ use super::Runner;
 use crate::agent::{Agent, system};
 use crate::context::{self, Piece};
 use crate::definition::AgentType;
-use crate::mode::payload_of;
+use crate::mode::{RequestError, payload_of};
 use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::state::{AgentState, AgentStateUpdate};
 use serde_json::{Value, json};
@@ -13,6 +13,8 @@ use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, State, SubgraphSta
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::Mode;
 
+/// Number of agents that ask one another, if the definition names none.
+const DEPTH_MAX: u32 = 3;
 /// Title of a deliverable whose request has none.
 const TITLE: &str = "Context Agent Output";
 
@@ -60,6 +62,11 @@ async fn build(
     let messages = vec![system(instructions.trim().to_owned())?, asked];
     let schema = form.and_then(|form| form.schema.as_ref());
     let made = agent.make(&agent.deliverable, schema, messages, &ctx).await?;
+    let content = match agent.deliverable.format() {
+        ContentFormat::Json => serde_json::from_str(&made.content)?,
+        _ => made.content.clone().into(),
+    };
+    agent.check_output(&content)?;
     let title = payload.title.or_else(|| Some(present.as_ref()?.version.title.clone()));
     let new = NewVersion {
         title: title.unwrap_or_else(|| TITLE.to_owned()),
@@ -68,12 +75,8 @@ async fn build(
         ..NewVersion::default()
     };
     let written = agent.write(RecordKind::Deliverable, id, new, &ctx).await?;
-    let content = match agent.deliverable.format() {
-        ContentFormat::Json => serde_json::from_str(&made.content)?,
-        _ => made.content.into(),
-    };
-    let mut answer = agent.answer(Mode::Build, content, Some(&written))?;
-    answer["metadata"]["context"] = gathered.report();
+    let mut answer = agent.answer(Mode::Build, content, Some(&written));
+    gathered.report(&mut answer);
     Ok(AgentStateUpdate::new().messages([made.message]).answer(answer))
 }
 
@@ -88,16 +91,30 @@ async fn ask_sub_agent(
     if definition.requires_sub_agents != Some(true) {
         return Ok(None);
     }
+    let depth = state.depth().copied().unwrap_or_default() + 1;
+    let limit = definition.orchestration.as_ref().and_then(|of| of.max_depth).unwrap_or(DEPTH_MAX);
+    if depth > u64::from(limit) {
+        let agent = agent.slug.clone();
+        return Err(RequestError::Depth { agent, limit }.fault().into());
+    }
     let find = &agent.find;
     let graph = find(&ctx.calls().principal, slug)?;
     let asked: Vec<Message> = state.messages().iter().rev().take(1).cloned().collect();
-    let input = json!({"messages": asked, "mode": "build"});
+    let input = json!({"messages": asked, "mode": "build", "depth": depth});
     let output = ctx.call(&graph, SubgraphState::PerTask, input).await?;
+    if let Some(error) = output.pointer("/answer/error/message").and_then(Value::as_str) {
+        return Err(NodeError::message(format!("agent {slug}: {error}")));
+    }
     let content = output.pointer("/answer/content").cloned().unwrap_or_default();
     let text = match content {
         Value::Null => return Err(NodeError::message(format!("agent {slug} gave no answer"))),
         Value::String(text) => text,
         other => other.to_string(),
     };
-    Ok(Some(Piece { source: "sub_agent".to_owned(), title: format!("Result of {slug}"), text }))
+    Ok(Some(Piece {
+        source: "sub_agent".to_owned(),
+        title: format!("Result of {slug}"),
+        text,
+        newest_last: false,
+    }))
 }

@@ -6,12 +6,13 @@ use crate::definition::{AgentType, ToolMode};
 use crate::mode::{RequestError, payload_of};
 use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::state::{AgentState, AgentStateUpdate};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
-use weftwork_agents::Tools;
-use weftwork_graph::{Ctx, Deps, Graph, NodeResult, State};
+use weftwork_agents::{ToolCallError, Tools};
+use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, State};
+use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::{Mode, Payload, ToolRequest};
 use weftwork_types::tool::{ToolSpec, wire_name};
@@ -57,8 +58,39 @@ async fn build(
     if ready.is_empty() {
         ready.push(select(&agent, &specs, asked, &ctx).await?);
     }
-    let results = call_all(&agent, &tools, &ready).await?;
-    let content = content_of(&agent, &ready, &results);
+    let ends = call_all(&agent, &tools, &ready).await?;
+    let called = ready.iter().zip(&ends).map(|(call, end)| end.shown(call)).collect();
+    let done = match results_of(&ends) {
+        Ok(results) => deliver(&agent, &payload, &ready, &results, &ctx).await,
+        Err(failure) => Err(failure.into()),
+    };
+    let (mut answer, text) = match done {
+        Ok(delivered) => delivered,
+        // The run completes: the calls that were made are part of its answer.
+        Err(error) => {
+            let failure = error.try_into_fault()?;
+            let text = failure.message.clone();
+            (agent.failed_answer(Mode::Build, &failure), text)
+        }
+    };
+    answer["metadata"]["tools"] = Value::Array(called);
+    if ends.iter().any(CallEnd::is_cut) {
+        let text = "the result of a tool is longer than a deliverable may be, and was cut";
+        answer["metadata"]["warnings"] = json!([text]);
+    }
+    let message = Message::text(ctx.message_id(), Role::Assistant, text);
+    Ok(AgentStateUpdate::new().messages([message]).answer(answer))
+}
+
+/// Makes the deliverable of results. Returns the answer, and its text.
+async fn deliver(
+    agent: &Agent,
+    payload: &Payload,
+    ready: &[ReadyCall],
+    results: &[Value],
+    ctx: &Ctx,
+) -> NodeResult<(Value, String)> {
+    let content = content_of(agent, ready, results);
     let text = match &content {
         Value::String(text) => text.clone(),
         other => serde_json::to_string_pretty(other)?,
@@ -67,19 +99,15 @@ async fn build(
         ContentFormat::Json => serde_json::to_string_pretty(&content)?,
         _ => text.clone(),
     };
+    agent.check_output(&content)?;
     let new = NewVersion {
-        title: payload.title.unwrap_or_else(|| TITLE.to_owned()),
+        title: payload.title.clone().unwrap_or_else(|| TITLE.to_owned()),
         content: stored,
         ..NewVersion::default()
     };
     let id = payload.deliverable_id.as_deref();
-    let written = agent.write(RecordKind::Deliverable, id, new, &ctx).await?;
-    let mut answer = agent.answer(Mode::Build, content, Some(&written))?;
-    let called: Vec<_> =
-        ready.iter().map(|call| json!({"tool": call.tool, "arguments": call.arguments})).collect();
-    answer["metadata"]["tools"] = called.into();
-    let message = Message::text(ctx.message_id(), Role::Assistant, text);
-    Ok(AgentStateUpdate::new().messages([message]).answer(answer))
+    let written = agent.write(RecordKind::Deliverable, id, new, ctx).await?;
+    Ok((agent.answer(Mode::Build, content, Some(&written)), text))
 }
 
 /// Returns the calls that a request names.
@@ -174,18 +202,76 @@ fn unknown_tool(agent: &Agent, specs: &[ToolSpec], tool: &str) -> RequestError {
     RequestError::Tool { agent: agent.slug.clone(), tool: tool.to_owned(), known }
 }
 
-/// Makes the calls in the order of the request, or all at once. Results have the order of the request.
-async fn call_all(agent: &Agent, tools: &Tools, ready: &[ReadyCall]) -> NodeResult<Vec<Value>> {
+/// The end of a call.
+#[derive(Debug)]
+enum CallEnd {
+    Done(Value),
+    Failed(Fault),
+    /// A call before it failed.
+    NotMade,
+}
+
+impl CallEnd {
+    /// The call with its end, as the answer has it.
+    fn shown(&self, call: &ReadyCall) -> Value {
+        let ReadyCall { tool, arguments } = call;
+        match self {
+            Self::Done(result) => json!({"tool": tool, "arguments": arguments, "result": result}),
+            Self::Failed(fault) => {
+                let error = json!({"code": fault.code, "message": fault.message});
+                json!({"tool": tool, "arguments": arguments, "error": error})
+            }
+            Self::NotMade => json!({"tool": tool, "arguments": arguments, "made": false}),
+        }
+    }
+
+    /// Returns `true` for a result of which there is only the beginning.
+    fn is_cut(&self) -> bool {
+        let Self::Done(Value::Object(members)) = self else { return false };
+        members.len() == 2 && members.contains_key("cut") && members.contains_key("beginning")
+    }
+}
+
+/// Returns the results of calls, or the first failure.
+fn results_of(ends: &[CallEnd]) -> Result<Vec<Value>, Fault> {
+    let failed = ends.iter().find_map(|end| match end {
+        CallEnd::Failed(fault) => Some(fault.clone()),
+        _ => None,
+    });
+    if let Some(fault) = failed {
+        return Err(fault);
+    }
+    let result = |end: &CallEnd| match end {
+        CallEnd::Done(result) => Some(result.clone()),
+        _ => None,
+    };
+    Ok(ends.iter().filter_map(result).collect())
+}
+
+/// Makes the calls in the order of the request, up to the first one that fails, or all at once. Their
+/// ends have the order of the request.
+async fn call_all(agent: &Agent, tools: &Tools, ready: &[ReadyCall]) -> NodeResult<Vec<CallEnd>> {
     if agent.definition.tool_mode == Some(ToolMode::Parallel) {
-        let calls = ready.iter().map(|call| tools.call(&call.tool, call.arguments.clone()));
-        let results = try_join_all(calls).await?;
-        return Ok(results.into_iter().map(|result| result.value).collect());
+        // A question about one of them waits for the others: a call that began is not cut off.
+        let ends = join_all(ready.iter().map(|call| call_one(tools, call))).await;
+        return ends.into_iter().collect();
     }
-    let mut results = Vec::new();
+    let mut ends = Vec::new();
     for call in ready {
-        results.push(tools.call(&call.tool, call.arguments.clone()).await?.value);
+        let has_failed = ends.iter().any(|end| matches!(end, CallEnd::Failed(_)));
+        let end = if has_failed { CallEnd::NotMade } else { call_one(tools, call).await? };
+        ends.push(end);
     }
-    Ok(results)
+    Ok(ends)
+}
+
+/// Makes a call. An open question stops the node.
+async fn call_one(tools: &Tools, call: &ReadyCall) -> NodeResult<CallEnd> {
+    match tools.call(&call.tool, call.arguments.clone()).await {
+        Ok(result) => Ok(CallEnd::Done(result.value)),
+        Err(ToolCallError::Stopped(stopped)) => Err(stopped),
+        Err(failed) => Ok(CallEnd::Failed(NodeError::from(failed).try_into_fault()?)),
+    }
 }
 
 /// Normalises results: that of one call stands alone, those of several are a list with their tools.

@@ -143,13 +143,13 @@ async fn a_thread_ends_on_the_version_that_it_began_with() {
     let steps = [Step::text("a"), Step::text("b"), Step::text("c")];
     let bench = Bench::new([agent("golf", first)], steps).await;
     bench.thread("golf", "old").say("one").await.expect("runs");
-    bench.agents.replace([agent("golf", second)]);
+    bench.agents.reload(vec![agent("golf", second)].into());
     bench.thread("golf", "old").say("two").await.expect("runs");
     bench.thread("golf", "new").say("three").await.expect("runs");
     let contexts: Vec<_> =
         bench.requests().iter().map(|asked| asked.messages[0].joined_text()).collect();
     assert_eq!(contexts, ["First.", "First.", "Second."]);
-    bench.agents.replace([]);
+    bench.agents.reload(vec![].into());
     let refused = bench.runtime.thread("agents:golf", "another").expect_err("is gone");
     assert_eq!(refused.code().0, "W0111");
 }
@@ -224,7 +224,7 @@ async fn an_answer_is_taken_by_the_version_that_asked() {
     let thread = bench.thread("sums", "t");
     let input = json!({"payload": {"tool": "math/add", "arguments": {"a": 1, "b": 2}}});
     let waiting = thread.start(input).await.expect("runs");
-    bench.agents.replace([agent("sums", second)]);
+    bench.agents.reload(vec![agent("sums", second)].into());
     let ended = bench.thread("sums", "t").answer(waiting.questions()[0].approve()).await;
     assert_eq!(answer(&ended.expect("runs"))["content"], json!(3));
 }

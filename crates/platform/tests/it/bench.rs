@@ -10,7 +10,7 @@ use weftwork_models::{ChatModel, ChatRequest, ModelError};
 use weftwork_platform::{Agents, DefinitionFolder, HostedAgents, Services, read_folder};
 use weftwork_runtime::{Runtime, Thread};
 use weftwork_store::{MemoryStore, Store};
-use weftwork_tools::{Policy, Tool, tool};
+use weftwork_tools::{Policy, Tool, ToolError, tool};
 use weftwork_types::caller::Caller;
 use weftwork_types::item::{
     Item, ItemQuery, ItemRef, ItemStore, Namespace, NamespaceQuery, Prefix, PutOptions, ReadItems,
@@ -130,8 +130,14 @@ fn negate(n: i64) -> i64 {
     -n
 }
 
+/// Fails.
+#[tool(name = "math/fail", example(request = "Fail.", args = {}))]
+fn fail() -> std::result::Result<i64, ToolError> {
+    Err(ToolError::failed("it failed"))
+}
+
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(add), Arc::new(negate)]
+    vec![Arc::new(add), Arc::new(negate), Arc::new(fail)]
 }
 
 impl Bench {
@@ -186,7 +192,7 @@ impl Bench {
             policy: Policy::new().allow("math/*").expect("a pattern"),
             store: Arc::clone(&store),
         };
-        let agents = Agents::new(definitions, services);
+        let agents = Agents::new(definitions.into_iter().collect::<Vec<_>>().into(), services);
         let runtime = Runtime::builder(Arc::clone(&store)).graph_source(Arc::new(agents.clone()));
         let runtime = runtime.map_budgets(|others| agents.budgets(others));
         let runtime = match items {

@@ -63,7 +63,7 @@ fn problems_name_the_file_and_leave_other_definitions_alone() {
     link("..data/agent.yaml", "mounted/agent.yaml");
     let found = read(root);
     let slugs: Vec<_> = found.sound.iter().map(|folder| folder.slug.as_str()).collect();
-    assert_eq!(slugs, ["d", "mounted", "d"]);
+    assert_eq!(slugs, ["d", "mounted"]);
     assert!(!texts(&found).join("\n").contains("CANARY"));
     insta::assert_snapshot!(texts(&found).join("\n"));
 }
@@ -107,7 +107,7 @@ fn a_long_chain_and_a_thousand_definitions_are_read_in_bounded_time() {
         write(root, &format!("n{number}/agent.yaml"), text);
     }
     let found = read(root);
-    assert_eq!(found.sound.len(), 1_000);
+    assert_eq!(found.sound.len(), 999);
     let kinds: Vec<_> = found.problems.iter().map(|problem| problem.kind).collect();
     assert_eq!(kinds, [ProblemKind::Cycle]);
 }

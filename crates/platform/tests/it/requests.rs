@@ -7,7 +7,7 @@ use weftwork_models::scripted::Step;
 use weftwork_platform::HostedAgents;
 use weftwork_types::caller::Caller;
 use weftwork_types::port::{Platform, TaskCaller};
-use weftwork_types::task::{Mode, TaskResponse};
+use weftwork_types::task::{Mode, Payload, TaskResponse};
 use weftwork_types::{OrgId, Principal, Timestamp};
 
 const WRITER: &str = "type: context\ncontext: You write.\n";
@@ -77,7 +77,7 @@ async fn refusals_have_the_texts_of_the_form() {
             "W1031",
         ),
         (
-            json!({"agent": "writer", "mode": "plan", "payload": {"action": "read"}}),
+            json!({"agent": "writer", "mode": "plan", "conversationId": "c", "payload": {"action": "read"}}),
             "`planId` of the request is missing",
             "W1033",
         ),
@@ -85,6 +85,23 @@ async fn refusals_have_the_texts_of_the_form() {
             json!({"agent": "adder", "payload": {"tool": "math/div", "arguments": {}}}),
             "agent adder has no tool math/div; its tools: math/add",
             "W1034",
+        ),
+        (json!({"agent": "writer"}), "`userMessage` of the request is empty", "W1033"),
+        (
+            json!({"agent": "writer", "userMessage": "Hi", "conversationId": ""}),
+            "`conversationId` of the request is empty",
+            "W1033",
+        ),
+        (
+            json!({"agent": "writer", "mode": "build", "userMessage": "Make it", "payload": {"planId": "none"}}),
+            "plan `none` does not exist",
+            "W0201",
+        ),
+        (
+            json!({"agent": "writer", "mode": "build", "userMessage": "Make it",
+                "payload": {"deliverableId": "none"}}),
+            "deliverable `none` does not exist",
+            "W0201",
         ),
     ];
     for (request, text, code) in cases {
@@ -219,9 +236,192 @@ async fn versions_stay_in_the_store_and_an_operator_chooses_among_them() {
     let listed: Vec<_> = listed.iter().map(|of| (of.semver.as_deref(), of.current)).collect();
     assert_eq!(listed, [(Some("2.0.0"), false), (Some("1.0.0"), true)]);
     // A change of the file makes that one current.
-    later.agents.replace([agent("golf", "type: context\ncontext: Third.\n")]);
+    later.agents.reload(vec![agent("golf", "type: context\ncontext: Third.\n")].into());
     later.thread("golf", "newest").say("five").await.expect("runs");
     let contexts: Vec<_> =
         later.requests().iter().map(|asked| asked.messages[0].joined_text()).collect();
     assert_eq!(contexts, ["First.", "Second.", "First.", "Third."]);
+}
+
+/// The calls that were made before a failure are part of the answer, and nothing is delivered.
+#[tokio::test]
+async fn a_failure_names_the_calls_that_were_made() {
+    for mode in ["sequential", "parallel"] {
+        let definition =
+            format!("type: tool\ntools: [math/add, math/fail, math/negate]\ntool_mode: {mode}\n");
+        let bench = Bench::new([agent("sums", &definition)], []).await;
+        let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+        let request = json!({"agent": "sums", "conversationId": "c", "payload": {"tools": [
+            {"tool": "math/add", "arguments": {"a": 1, "b": 1}},
+            {"tool": "math/fail", "arguments": {}},
+            {"tool": "math/negate", "arguments": {"n": 3}},
+        ]}});
+        let failed = bench.ask(&platform, request).await;
+        assert!(!failed.success, "{failed:?}");
+        assert_eq!(failed.metadata["code"], "W0406");
+        let tools = &failed.metadata["tools"];
+        assert_eq!(tools[0]["result"], 2, "{tools}");
+        assert_eq!(tools[1]["error"]["code"], "W0406", "{tools}");
+        match mode {
+            "sequential" => assert_eq!(tools[2]["made"], false, "{tools}"),
+            _ => assert_eq!(tools[2]["result"], -3, "{tools}"),
+        }
+        assert_eq!(failed.metadata["agent"], "sums");
+        let payload = serde_json::from_value(json!({"action": "list"})).expect("a payload");
+        let made = platform.record(&Principal::local(), Mode::Build, "c", &payload).await;
+        assert_eq!(made.content, Some(json!([])));
+    }
+}
+
+/// A request does not discard what a person was asked.
+#[tokio::test]
+async fn a_conversation_that_waits_takes_no_other_request() {
+    let definition = "type: tool\ntools: [math/add]\nrequires_confirmation: [math/add]\n";
+    let bench = Bench::new([agent("sums", definition)], []).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let request = |b: u32| {
+        json!({"agent": "sums", "conversationId": "c",
+            "payload": {"tool": "math/add", "arguments": {"a": 1, "b": b}}})
+    };
+    let first = bench.ask(&platform, request(5)).await;
+    assert_eq!(first.metadata["status"], "input_required");
+    let second = bench.ask(&platform, request(6)).await;
+    assert_eq!(second.metadata["code"], "W1038", "{second:?}");
+    let thread = bench.thread("sums", first.metadata["thread"].as_str().expect("an id"));
+    let questions = thread.questions().await.expect("reads");
+    let ended = thread.answer(questions[0].approve()).await.expect("runs");
+    assert_eq!(ended.output().expect("completed")["answer"]["content"], 6);
+    // The request, its question and the answer are one task.
+    let shown = platform.conversation(&Principal::local(), "c", false).await.expect("is there");
+    assert_eq!(shown["tasks"].as_array().map(Vec::len), Some(1), "{shown}");
+    let task = &shown["tasks"][0];
+    assert_eq!((&task["id"], &task["state"]), (&first.metadata["run"], &json!("completed")));
+    assert_eq!(task["result"], 6, "{task}");
+    let third = bench.ask(&platform, request(7)).await;
+    assert_eq!(third.metadata["status"], "input_required", "{third:?}");
+}
+
+/// Sources that a definition declares are read in every mode.
+#[tokio::test]
+async fn declared_sources_are_read_when_an_agent_converses() {
+    let definition = "type: context
+context: You know the prices.
+sources: [{kind: markdown}, {kind: files, paths: [prices.md]}, {kind: history}]
+";
+    let root = tempfile::TempDir::new().expect("a folder");
+    let folder = root.path().join("shop");
+    std::fs::create_dir(&folder).expect("is made");
+    std::fs::write(folder.join("agent.yaml"), definition).expect("is written");
+    std::fs::write(folder.join("prices.md"), "A lamp: 12 euros.").expect("is written");
+    let shop = weftwork_platform::read_folder(&folder).expect("sound");
+    let bench = Bench::new([shop], steps(["12 euros.", "A plan."])).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let asked =
+        |mode: &str| json!({"agent": "shop", "mode": mode, "userMessage": "What is a lamp?"});
+    for mode in ["converse", "plan"] {
+        let response = bench.ask(&platform, asked(mode)).await;
+        let request = bench.requests().pop().expect("asked");
+        let system = request.messages[0].joined_text();
+        assert!(system.contains("## prices.md\nA lamp: 12 euros."), "{mode}: {system}");
+        assert_eq!(response.metadata["context"]["parts"].as_array().map(Vec::len), Some(2));
+    }
+}
+
+/// A conversation says that it goes on with an older version, and a semver that several versions have
+/// names none of them.
+#[tokio::test]
+async fn older_versions_are_said_and_ambiguous_ones_refused() {
+    let first = "type: context\nversion: 1.0.0\ncontext: First.\n";
+    let second = "type: context\nversion: 1.0.0\ncontext: Second.\n";
+    let bench = Bench::new([agent("golf", first)], steps(["a", "b", "c"])).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let request = json!({"agent": "golf", "conversationId": "c", "userMessage": "Hi"});
+    let before = bench.ask(&platform, request.clone()).await;
+    assert!(!before.metadata.contains_key("warnings"), "{before:?}");
+    bench.agents.reload(vec![agent("golf", second)].into());
+    let after = bench.ask(&platform, request).await;
+    let warning = after.metadata["warnings"][0].as_str().expect("a warning");
+    assert!(warning.starts_with("the conversation goes on with version"), "{warning}");
+    let used = bench.agents.use_version(&*bench.store, None, "golf", "1.0.0", Timestamp(1)).await;
+    let error = used.expect_err("two versions have it").to_string();
+    assert!(error.contains("the beginning of one hash"), "{error}");
+}
+
+/// A client that has lost an answer repeats its request, with the key and without the id of a conversation
+/// that it never learned.
+#[tokio::test]
+async fn a_repeated_request_has_the_first_answer_and_the_first_record() {
+    let asked = Asked::new(steps(["Once."])).await;
+    let who = Principal::local();
+    let built = json!({"agent": "writer", "mode": "build", "userMessage": "Make it"});
+    let first = asked.ask_as(&who, Some("k1"), built.clone()).await;
+    let again = asked.ask_as(&who, Some("k1"), built).await;
+    assert!(first.success && again.success, "{first:?} {again:?}");
+    assert_eq!(first.metadata["conversationId"], again.metadata["conversationId"]);
+    assert_eq!(first.metadata["deliverable"], again.metadata["deliverable"]);
+    assert_eq!(asked.bench.requests().len(), 1);
+
+    let payload = json!({"action": "create", "title": "T", "content": "C"});
+    let created = json!({"agent": "writer", "mode": "build", "payload": payload});
+    let first = asked.ask_as(&who, Some("k2"), created.clone()).await;
+    let again = asked.ask_as(&who, Some("k2"), created).await;
+    assert!(first.success, "{first:?}");
+    assert_eq!(first.content, again.content);
+    let id = first.metadata["conversationId"].as_str().expect("an id");
+    let list = serde_json::from_value(json!({"action": "list"})).expect("a payload");
+    let listed = asked.platform.record(&who, Mode::Build, id, &list).await;
+    assert_eq!(listed.content.expect("a list").as_array().map(Vec::len), Some(1));
+}
+
+/// The records of a thread that a client of another protocol made are reached by its id, by the subjects
+/// that reach the thread.
+#[tokio::test]
+async fn the_id_of_a_thread_is_that_of_a_conversation() {
+    let asked = Asked::new(steps(["Result."])).await;
+    let name = "0190a0a0-0000-7000-8000-000000000001";
+    let thread = asked.bench.thread("writer", name);
+    let input = json!({"messages": [{"role": "user", "content": "Make it"}], "mode": "build"});
+    thread.start(input).await.expect("runs");
+    let who = Principal::local();
+    let list: Payload = serde_json::from_value(json!({"action": "list"})).expect("a payload");
+    let listed = asked.platform.record(&who, Mode::Build, name, &list).await;
+    assert_eq!(listed.content.expect("a list").as_array().map(Vec::len), Some(1));
+    let shown = asked.platform.conversation(&who, name, false).await.expect("is there");
+    assert_eq!(shown["tasks"][0]["result"], "Result.", "{shown}");
+
+    // A conversation is its subject's alone, by whatever name.
+    let own = asked.ask(json!({"agent": "writer", "conversationId": "own", "mode": "build",
+        "payload": {"action": "create", "title": "T", "content": "C"}}));
+    let own = own.await;
+    assert!(own.success, "{own:?}");
+    let shown = asked.platform.conversation(&who, "own", false).await.expect("is there");
+    let thread = shown["conversation"]["thread"].as_str().expect("an id");
+    let other = Principal::new(who.org.clone(), "another");
+    assert!(asked.platform.conversation(&other, thread, false).await.is_err());
+    let listed = asked.platform.record(&other, Mode::Build, thread, &list).await;
+    assert_ne!(listed.content.map(|all| all.to_string()), shown["deliverables"].to_string().into());
+}
+
+/// A program that begins with a broken file goes on with the version that the store has.
+#[tokio::test]
+async fn a_file_that_is_broken_at_the_start_leaves_the_last_version_in_service() {
+    let sound = "type: context\ncontext: Sound.\n";
+    let first = Bench::new([agent("golf", sound)], steps(["a"])).await;
+    let store = Arc::clone(&first.store);
+    first.agents.keep_versions(&*store, Timestamp(1)).await.expect("writes");
+
+    let root = tempfile::TempDir::new().expect("a folder");
+    let folder = root.path().join("golf");
+    std::fs::create_dir(&folder).expect("is made");
+    std::fs::write(folder.join("agent.yaml"), "type: contxt\n").expect("is written");
+    let read = weftwork_platform::read_definitions(root.path()).expect("reads");
+    assert!(read.sound.is_empty());
+    let later = Bench::over(Arc::clone(&store), [], steps(["b"])).await;
+    later.agents.reload(read);
+    later.agents.keep_versions(&*store, Timestamp(2)).await.expect("reads");
+    later.thread("golf", "new").say("Hi").await.expect("runs");
+    assert_eq!(later.requests()[0].messages[0].joined_text(), "Sound.");
+    // An agent without a file accepts no new threads.
+    later.agents.reload(weftwork_platform::Definitions::default());
+    assert!(later.agents.definition(&Principal::local(), "golf").is_none());
 }

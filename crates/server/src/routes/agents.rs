@@ -3,7 +3,7 @@
 
 use super::runs::read_key;
 use crate::body;
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::service::{Query, Service};
 use axum::body::Bytes;
 use axum::extract::Path;
@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 
 /// Number of conversations of a page without a limit.
@@ -38,7 +38,7 @@ async fn read(service: Service, Path(slug): Path<String>) -> Result<Json<Value>>
     Ok(Json(service.agent(&slug)?))
 }
 
-/// Asks an agent. The slug is that of the address, whatever the body says.
+/// Asks an agent.
 async fn ask(
     service: Service,
     Path(slug): Path<String>,
@@ -46,6 +46,12 @@ async fn ask(
     body: Bytes,
 ) -> Result<Response> {
     let mut request: TaskRequest = body::read(&body)?;
+    if !request.agent.is_empty() && request.agent != slug {
+        return Err(ApiError::invalid(format!(
+            "`agent` is `{}`, and the address is that of `{slug}`; leave `agent` out",
+            request.agent
+        )));
+    }
     request.agent = slug;
     let key = read_key(&headers)?;
     Ok(answer(service.ask_agent(request, key).await?))
@@ -62,8 +68,9 @@ fn status_of(response: &TaskResponse) -> StatusCode {
     }
     match response.metadata.get("code").and_then(Value::as_str).unwrap_or_default() {
         "W0201" | "W1012" => StatusCode::NOT_FOUND,
-        "W0202" | "W1020" | "W1021" | "W1023" => StatusCode::CONFLICT,
+        "W0202" | "W1020" | "W1021" | "W1023" | "W1038" => StatusCode::CONFLICT,
         code if code.starts_with("W10") => StatusCode::UNPROCESSABLE_ENTITY,
+        "W0205" | "W0212" | "W0108" => StatusCode::UNPROCESSABLE_ENTITY,
         "W0131" => StatusCode::SERVICE_UNAVAILABLE,
         // The run of the request failed.
         _ => StatusCode::INTERNAL_SERVER_ERROR,
@@ -108,11 +115,18 @@ async fn erase(service: Service, Path(id): Path<String>) -> Result<StatusCode> {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct OfConversation {
-    conversation_id: String,
+    #[serde(default)]
+    conversation_id: Option<String>,
+}
+
+/// Returns the conversation that a request names.
+fn given(conversation: Option<String>) -> Result<String> {
+    let missing = "`conversationId` is missing: records and tasks are those of a conversation";
+    conversation.ok_or_else(|| ApiError::invalid(missing))
 }
 
 async fn tasks(service: Service, Query(of): Query<OfConversation>) -> Result<Json<Value>> {
-    let mut found = service.conversation(&of.conversation_id, false).await?;
+    let mut found = service.conversation(&given(of.conversation_id)?, false).await?;
     Ok(Json(found["tasks"].take()))
 }
 
@@ -120,7 +134,8 @@ async fn tasks(service: Service, Query(of): Query<OfConversation>) -> Result<Jso
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RecordQuery {
-    conversation_id: String,
+    #[serde(default)]
+    conversation_id: Option<String>,
     id: Option<String>,
     version: Option<u64>,
 }
@@ -142,24 +157,28 @@ async fn read_records(service: &Service, mode: Mode, query: RecordQuery) -> Resu
         version: query.version,
         ..Payload::default()
     };
-    Ok(answer(service.record(mode, &query.conversation_id, &payload).await?))
+    Ok(answer(service.record(mode, &given(query.conversation_id)?, &payload).await?))
 }
 
-/// A change of records: an action with its details.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RecordChange {
-    conversation_id: String,
-    #[serde(flatten)]
-    payload: Payload,
+/// Reads a change of records: a conversation, and an action with its details.
+fn read_change(body: &Bytes) -> Result<(String, Payload)> {
+    let mut members: Map<String, Value> = body::read(body)?;
+    let conversation = match members.remove("conversationId") {
+        Some(Value::String(conversation)) => Some(conversation),
+        Some(_) => return Err(ApiError::invalid("`conversationId` is no text")),
+        None => None,
+    };
+    let payload = serde_json::from_value(Value::Object(members));
+    let payload = payload.map_err(|error| ApiError::invalid(error.to_string()))?;
+    Ok((given(conversation)?, payload))
 }
 
 async fn change_plans(service: Service, body: Bytes) -> Result<Response> {
-    let change: RecordChange = body::read(&body)?;
-    Ok(answer(service.record(Mode::Plan, &change.conversation_id, &change.payload).await?))
+    let (conversation, payload) = read_change(&body)?;
+    Ok(answer(service.record(Mode::Plan, &conversation, &payload).await?))
 }
 
 async fn change_deliverables(service: Service, body: Bytes) -> Result<Response> {
-    let change: RecordChange = body::read(&body)?;
-    Ok(answer(service.record(Mode::Build, &change.conversation_id, &change.payload).await?))
+    let (conversation, payload) = read_change(&body)?;
+    Ok(answer(service.record(Mode::Build, &conversation, &payload).await?))
 }

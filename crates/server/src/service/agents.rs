@@ -3,6 +3,7 @@
 use super::Service;
 use crate::error::{ApiError, Result};
 use serde_json::{Value, json};
+use weftwork_types::Right;
 use weftwork_types::code::Fault;
 use weftwork_types::port::{AgentSummary, Platform, TaskCaller};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
@@ -32,6 +33,7 @@ impl Service {
         request: TaskRequest,
         idempotency_key: Option<String>,
     ) -> Result<TaskResponse> {
+        self.require(right_of(&request.payload))?;
         let principal = self.who().clone();
         let caller = self.caller()?;
         let by = TaskCaller { principal, caller, idempotency_key };
@@ -44,6 +46,7 @@ impl Service {
         conversation: &str,
         payload: &Payload,
     ) -> Result<TaskResponse> {
+        self.require(right_of(payload))?;
         Ok(self.platform()?.record(self.who(), mode, conversation, payload).await)
     }
 
@@ -63,6 +66,14 @@ impl Service {
 
     pub(crate) async fn erase_conversation(&self, id: &str) -> Result<()> {
         self.platform()?.erase(self.who(), id).await.map_err(refused)
+    }
+}
+
+/// The right that a request needs: to read for actions that only read.
+fn right_of(payload: &Payload) -> Right {
+    match payload.action.as_deref() {
+        Some("read" | "list") => Right::Read,
+        _ => Right::Run,
     }
 }
 

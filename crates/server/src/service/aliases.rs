@@ -5,10 +5,11 @@
 //! the server keeps an index of the threads that it has seen.
 
 use super::Service;
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
+use weftwork_store::thread::is_of_other;
 use weftwork_store::{SearchFrom, StoreError, ThreadOrder, ThreadQuery};
 use weftwork_types::{OrgId, ThreadId, Timestamp};
 
@@ -31,8 +32,24 @@ impl Service {
     /// is a UUID, or by its UUID. A name of no thread is the id of a new one.
     ///
     /// # Errors
-    /// Status 422 for a text that cannot be an id.
+    /// Status 422 for a text that cannot be an id; 404 for the conversation of another subject.
     pub(crate) async fn thread_id(&self, name: &str) -> Result<ThreadId> {
+        let id = self.named_thread(name).await?;
+        // Only conversations have ids of version 8, which are derived.
+        let is_derived = Uuid::try_parse(name).is_ok_and(|uuid| uuid.get_version_num() == 8);
+        if is_derived {
+            match self.store().thread(self.who(), &id).await {
+                Ok(row) if is_of_other(self.who(), &row.metadata) => {
+                    return Err(ApiError::thread_missing(name));
+                }
+                Ok(_) | Err(StoreError::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(id)
+    }
+
+    async fn named_thread(&self, name: &str) -> Result<ThreadId> {
         let id = ThreadId::new(name)?;
         let Ok(uuid) = Uuid::try_parse(name) else { return Ok(id) };
         let plain = ThreadId::from_uuid(uuid);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use weftwork_graph::RuntimeError;
 use weftwork_runtime::{ForkSource, copy_thread, fork_thread};
 use weftwork_store::mailbox::{RESERVED, check_deletion, without_reserved};
+use weftwork_store::thread::is_of_other;
 use weftwork_store::{
     FoundThread, IfExists, NewThread, SearchFrom, StoreError, ThreadQuery, ThreadRow, ThreadStatus,
 };
@@ -215,6 +216,9 @@ impl Service {
         loop {
             let page = threads.search(query.clone()).await?;
             for thread in page.threads {
+                if is_of_other(self.who(), &thread.row.metadata) {
+                    continue;
+                }
                 if reads_metadata {
                     let metadata = Value::Object(self.metadata_of(&thread.row));
                     let words = metadata.as_object().is_some_and(|all| wanted.has_words(all));

@@ -260,7 +260,7 @@ impl AppBuilder {
         }
         #[cfg(feature = "platform")]
         let defined = {
-            let definitions = config.read_definitions()?.sound;
+            let definitions = config.read_definitions()?;
             let defined = config.define_agents(definitions, Arc::clone(&model), Arc::clone(&store));
             defined.keep_versions(&*store, clock.now()).await?;
             defined
