@@ -1,3 +1,4 @@
+import { request } from "../api/http";
 import type { JsonObject } from "../api/types";
 import { startRun } from "../graph/graph-view";
 import { go } from "../shared/route";
@@ -5,7 +6,7 @@ import { newUuid } from "../shared/uuid";
 import { wordsOfMarkdown } from "../shared/words";
 import { createThread, type Agent } from "../threads/data";
 import { withoutFiles } from "./files";
-import { firstTexts } from "./texts";
+import { drafts, firstTexts } from "./texts";
 
 /** Returns the title of a thread that begins with a text: its words, or the name of its first file. */
 function titleOfText(text: string): string {
@@ -19,6 +20,23 @@ export async function beginThread(agent: Agent, text: string): Promise<void> {
   await createThread(id, agent, titleOfText(text));
   firstTexts.set(id, text);
   go({ view: "thread", thread: id });
+}
+
+/** Creates a thread that begins with a text, and leaves the view as it is. Returns its title. */
+export async function beginBeside(agent: Agent, text: string): Promise<string> {
+  const id = newUuid();
+  const title = titleOfText(text);
+  await createThread(id, agent, title);
+  const body = { threadId: id, model: agent.model, messages: [{ role: "user", content: [{ type: "text", text }] }] };
+  try {
+    const { body: answer } = await request("POST /chat/{agent}", { path: { agent: agent.assistant_id }, body });
+    // The run goes on without a reader.
+    await answer?.cancel();
+  } catch (error) {
+    drafts.set(id, text);
+    throw error;
+  }
+  return title;
 }
 
 /** Creates a thread for a graph without messages, runs it, and opens the thread. */

@@ -26,13 +26,17 @@ export const STATUS: Record<Status, string> = {
 };
 
 const WORDS = { busy: "running", interrupted: "waiting", error: "failed", idle: "done" } as const;
-/** Conditions of a search by status. The server does not search for how the last run ended. */
-const CONDITIONS: Partial<Record<Status, { status?: Thread["status"]; timed?: boolean }>> = {
+/** Ends of the last run after which a thread is done. */
+const DONE = ["completed", "interrupted", "limit_reached", "failed", "copied"];
+/** Conditions of a search by status. */
+const CONDITIONS: Record<Status, { status?: Thread["status"]; timed?: boolean; last_run?: string | string[] }> = {
   running: { status: "busy", timed: false },
   waiting: { status: "interrupted", timed: false },
   timed: { timed: true },
   failed: { status: "error" },
-  done: { status: "idle" },
+  stopped: { status: "idle", last_run: "cancelled" },
+  new: { status: "idle", last_run: "none" },
+  done: { status: "idle", last_run: DONE },
 };
 
 export function statusOf(thread: Thread): Status {
@@ -169,9 +173,13 @@ export function useThreads({ words, status, limit }: ListQuery) {
   return usePolled(JSON.stringify(["threads", words, status, limit]), read, 2500);
 }
 
+/** Reads the agents, by name. */
+export function readAssistants(signal?: AbortSignal): Promise<Assistant[]> {
+  return json("POST /assistants/search", { body: { limit: 100, sort_by: "name", sort_order: "asc" }, signal });
+}
+
 export function useAssistants() {
-  const body = { limit: 100, sort_by: "name", sort_order: "asc" };
-  return usePolled("assistants", (signal) => json<Assistant[]>("POST /assistants/search", { body, signal }), 30_000);
+  return usePolled("assistants", readAssistants, 30_000);
 }
 
 /** Reads a thread without its values; `null` if it does not exist. */
