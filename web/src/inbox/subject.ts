@@ -1,7 +1,7 @@
-import type { Answered, Call, Json, Waiting } from "../api/types";
-import { approvalOf, type Approval } from "../question/answer";
+import type { Answered, Call, Waiting } from "../api/types";
+import { approvalOf, lineOf, type Approval } from "../question/answer";
 import { unknownOf } from "../question/unknown";
-import { isObject, plain } from "../shared/json";
+import { plain } from "../shared/json";
 
 /** Returns one line for a question: the exact action, or the text. */
 export function subjectOf(call: Call | null): string {
@@ -11,11 +11,6 @@ export function subjectOf(call: Call | null): string {
   if (unknown) return `Did ${unknown.name} happen? ${lineOf(unknown.args)}`;
   if (call.name !== "request_approval") return plain(question ?? call.name);
   return `${plain(action ?? "")} ${lineOf(args)}`;
-}
-
-/** Returns the values of arguments in one line. */
-function lineOf(args: Json | undefined): string {
-  return isObject(args) ? Object.values(args).map(plain).join(" ") : "";
 }
 
 /** Returns the name of the tool that a question is about; `question` for one that no call is behind. */

@@ -5,6 +5,7 @@ import { sentenceOfEffect, sentenceOfReason } from "../shared/effect";
 import { JsonView } from "../shared/json";
 import { Changes } from "./changes";
 import type { Answer, Approval, Decision } from "./answer";
+import { useBegun } from "./begun";
 import { Fields, valueOfForm } from "./fields";
 
 const LABELS: Record<Decision, string> = {
@@ -21,7 +22,7 @@ interface Props {
 
 /** A call that waits for a decision, with exactly the arguments that it will be made with. */
 export function ApprovalCard({ approval, onAnswer }: Props) {
-  const [mode, setMode] = useState<Decision>("approve");
+  const [mode, setMode] = useBegun<Decision>("mode", "approve");
   const { action, args, effect, reason, binding, allowed } = approval;
   const back = () => setMode("approve");
   return (
@@ -58,7 +59,8 @@ export function ApprovalCard({ approval, onAnswer }: Props) {
 /** A form for the arguments, and what it changes. */
 function Edit({ approval, onAnswer, onBack }: Props & { onBack: () => void }) {
   const { args, schema, binding } = approval;
-  const [edited, setEdited] = useState<JsonObject>(args);
+  const [edited, setEdited] = useBegun<JsonObject>("args", args);
+  const [initial] = useState(edited);
   const changes = changedMembers(args, edited);
   const submit = (event: FormEvent) => {
     event.preventDefault();
@@ -66,7 +68,7 @@ function Edit({ approval, onAnswer, onBack }: Props & { onBack: () => void }) {
   };
   return (
     <form onSubmit={submit} onChange={(event) => setEdited(valueOfForm(event.currentTarget, schema, args))}>
-      <Fields schema={schema} value={args} />
+      <Fields schema={schema} value={initial} />
       <Changes changes={changes} />
       <div className="actions">
         <button className="primary" disabled={changes.length === 0}>
@@ -88,16 +90,25 @@ interface CommentProps {
 
 /** The reason of a rejection, or the text that the agent gets in place of the result. */
 export function Comment({ mode, onText, onBack }: CommentProps) {
+  const [text, setText] = useBegun(`text of ${mode}`, "");
+  const [isBegun] = useState(text !== "");
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
-    onText(String(new FormData(event.currentTarget).get("text")).trim());
+    onText(text.trim());
   };
   const label = mode === "reject" ? "Reason, which the agent reads (may be empty)" : "What the agent reads in place of the result";
   return (
     <form onSubmit={submit}>
       <label>
         {label}
-        <textarea name="text" rows={2} autoFocus required={mode === "respond"} />
+        <textarea
+          name="text"
+          rows={2}
+          value={text}
+          onChange={(event) => setText(event.target.value)}
+          autoFocus={!isBegun}
+          required={mode === "respond"}
+        />
       </label>
       <div className="actions">
         <button className={mode === "reject" ? "danger" : "primary"}>{LABELS[mode]}</button>

@@ -17,6 +17,20 @@ export function choicesOf(schema: Schema | undefined): { value: Json; label: str
   return forms.map(({ const: value, title }) => ({ value: value!, label: title ?? String(value) }));
 }
 
+/** Returns a schema in which nothing is chosen for the person: no defaults, and `boolean` members without a value. */
+export function withoutDefaults(schema: Schema | undefined): Schema | undefined {
+  const members = Object.entries(schema?.properties ?? {}).map(([name, { default: _, ...member }]): [string, Schema] => [
+    name,
+    member.type === "boolean" ? { ...member, type: undefined, oneOf: BOOLEANS } : member,
+  ]);
+  return schema?.properties ? { ...schema, properties: Object.fromEntries(members) } : schema;
+}
+
+const BOOLEANS: Schema[] = [
+  { const: true, title: "Yes" },
+  { const: false, title: "No" },
+];
+
 function kindOf(schema: Schema | undefined): Kind {
   const types = [schema?.type].flat().filter((type) => type !== "null");
   if (types.length === 1 && types[0] === "boolean") return "boolean";
@@ -60,7 +74,8 @@ function Field({ name, schema, value, required }: FieldProps) {
   if (kind === "boolean") return <input type="checkbox" name={name} defaultChecked={value === true} />;
   if (kind === "choice") {
     return (
-      <select name={name} defaultValue={JSON.stringify(value)} required={required}>
+      <select name={name} defaultValue={value === undefined ? "" : JSON.stringify(value)} required={required}>
+        {value === undefined && <option value="">Choose…</option>}
         {choicesOf(schema)?.map((choice) => (
           <option key={choice.label} value={JSON.stringify(choice.value)}>
             {choice.label}

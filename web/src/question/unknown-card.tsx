@@ -5,7 +5,8 @@ import { isObject, JsonView } from "../shared/json";
 import { usePolled } from "../shared/polled";
 import { age, useNow } from "../shared/time";
 import type { Answer } from "./answer";
-import { Fields, valueOfForm } from "./fields";
+import { useBegun } from "./begun";
+import { Fields, valueOfForm, withoutDefaults } from "./fields";
 import type { UnknownOutcome } from "./unknown";
 
 interface Props {
@@ -19,7 +20,7 @@ type Mode = "choose" | "happened" | "again";
 
 /** A call that was begun and has no result: a person says what happened. */
 export function UnknownCard({ unknown, interrupt, onAnswer }: Props) {
-  const [mode, setMode] = useState<Mode>("choose");
+  const [mode, setMode] = useBegun<Mode>("mode", "choose");
   const { name, args, idempotencyKey } = unknown;
   const back = () => setMode("choose");
   return (
@@ -76,10 +77,12 @@ interface ModeProps {
 }
 
 /** The result that the call had: a form from the schema of the tool, or JSON. */
-function Happened({ schema, onAnswer, onBack }: ModeProps & { schema: Schema | undefined }) {
+function Happened({ schema: declared, onAnswer, onBack }: ModeProps & { schema: Schema | undefined }) {
+  // What happened is said by the person, in each of its parts.
+  const schema = withoutDefaults(declared);
   const hasForm = schema?.properties !== undefined;
   const [isJson, setIsJson] = useState(!hasForm);
-  const [value, setValue] = useState<JsonObject>({});
+  const [value, setValue] = useBegun<JsonObject>("value", {});
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = event.currentTarget;
