@@ -27,11 +27,17 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
     // One text cannot answer several questions.
     return open.length === 1 ? open[0] : undefined;
   });
+  const questions = useAuiState((state) => {
+    const last = state.thread.messages.at(-1);
+    return last ? openCallsOf(last).length : 0;
+  });
+  const hasSeveral = questions > 1;
   const call: Call | undefined = waiting && { id: waiting.toolCallId, name: waiting.toolName, args: waiting.args as JsonObject };
   const isUnknown = call !== undefined && unknownOf(call) !== undefined;
   const send = async (text: string) => {
     if (isRunning) return false;
     try {
+      if (hasSeveral) throw new Error(`Not sent: ${questions} questions wait. Answer each of them above, on its card.`);
       if (isUnknown) throw new Error("Not sent: say above what happened to the call. The agent goes on after that.");
       await (call ? answer(call, answerOfText(call, text)) : onSay(text));
       return true;
@@ -45,7 +51,7 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
   return (
     <TextInput
       label={call ? "Your reply" : "Your message"}
-      placeholder={call ? asked : isRunning ? "The agent is working…" : "Write a message"}
+      placeholder={hasSeveral ? `Answer the ${questions} questions above, each on its card` : call ? asked : isRunning ? "The agent is working…" : "Write a message"}
       initial={draft}
       onText={send}
       onDraft={(text) => drafts.set(thread, text)}
