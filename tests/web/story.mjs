@@ -101,9 +101,12 @@ async function an_answer_given_in_the_inbox_is_shown_in_the_chat(browser, server
   await page.approval.waitFor();
   const [open] = (await server.json("GET", "/interrupts")).filter(({ thread_id }) => thread_id === page.thread);
   await server.json("POST", `/interrupts/${open.id}/respond`, { type: "reject", message: "not today" });
-  await page.page.getByRole("alert").getByText("Answered first by local: Rejected: not today.").waitFor();
+  await page.page.getByRole("status").getByText("Answered by local: Rejected: not today.").waitFor();
   await page.approval.waitFor({ state: "detached" });
   await page.status("Done");
+  // Nothing went wrong for somebody who did not want to answer.
+  assert.equal(await page.page.getByRole("alert").getByText("Answered").count(), 0);
+  await page.accessible("noted");
   await page.close();
 }
 

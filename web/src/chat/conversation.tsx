@@ -2,7 +2,7 @@ import { AssistantRuntimeProvider, ThreadPrimitive, useAuiState } from "@assista
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import type { StoredMessage, Thread, Waiting } from "../api/types";
 import { answeredOn, waitingOn } from "../inbox/data";
-import { sentenceOf } from "../question/first";
+import { noteOf } from "../question/first";
 import { toast } from "../shared/toast";
 import { conversationOf, countAfter, openCallsOf, requestOf, useChatRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
@@ -60,6 +60,11 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
           {connected.refused && (
             <p className="problem refused" role="alert">
               {connected.refused}
+            </p>
+          )}
+          {connected.noted && !connected.refused && (
+            <p className="noted" role="status">
+              {connected.noted}
             </p>
           )}
           <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse} />
@@ -134,10 +139,12 @@ function Watch({ thread: { thread_id, status, updated_at }, onChange, connected:
   }, [thread_id, here, there, isLoading, asked, note, reload]);
   useEffect(() => {
     if (here !== "interrupted" || there !== here || isLoading) return;
-    // Another message may have come with questions of its own, in place of those on the screen.
+    // Somebody may have answered one of several questions on the screen, or another message may have come with
+    // questions of its own.
     const compare = async () => {
       const open = await waitingOn(thread_id).catch(() => undefined);
-      if (open === undefined || open.some((question) => isOneOf(asked, question))) return;
+      const isOpen = (id: string) => open?.some((question) => isOneOf(id, question));
+      if (open === undefined || asked.split(" ").every(isOpen)) return;
       await noteAnswer(thread_id, asked, note).catch(() => {});
       reload();
     };
@@ -157,5 +164,5 @@ function isOneOf(asked: string, { interrupt_id, call }: Pick<Waiting, "interrupt
 async function noteAnswer(thread: string, asked: string, note: (text: string) => void): Promise<void> {
   const answered = await answeredOn(thread);
   const found = answered.find((question) => isOneOf(asked, question));
-  if (found) note(sentenceOf({ value: found.answer, answered_by: found.answered_by }, found.call));
+  if (found) note(noteOf({ value: found.answer, answered_by: found.answered_by }, found.call));
 }

@@ -14,8 +14,13 @@ function callOf(value: Json): Call {
   return { id: "", name: isDecision ? "request_approval" : "ask_human", args: {} as JsonObject };
 }
 
-/** Returns the sentence for an answer that somebody else gave. */
-export function sentenceOf({ value, answered_by }: FirstAnswer, call?: Call | null): string {
+/** Returns the sentence for an answer that somebody gave elsewhere, for a person who did not try to answer. */
+export function noteOf({ value, answered_by }: FirstAnswer, call?: Call | null): string {
+  return `Answered by ${answered_by}: ${wordsOf(call ?? callOf(value), value)}.`;
+}
+
+/** Returns the sentence for an answer that somebody else gave, for a person who wanted to answer too. */
+function sentenceOf({ value, answered_by }: FirstAnswer, call?: Call | null): string {
   return `Answered first by ${answered_by}: ${wordsOf(call ?? callOf(value), value)}.`;
 }
 
