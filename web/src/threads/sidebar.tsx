@@ -46,7 +46,8 @@ export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
       <Filter query={query} onQuery={onQuery} />
       {!list && <Absent of="threads" polled={threads} />}
       {list && threads.error && <Stale polled={threads} />}
-      {shown?.length === 0 && <p className="none">{isFiltered ? "No thread fits." : "No threads yet."}</p>}
+      {threads.isOfBefore && <Searching isRefused={threads.error !== undefined} />}
+      {shown?.length === 0 && !threads.isOfBefore && <p className="none">{isFiltered ? "No thread fits." : "No threads yet."}</p>}
       <ul className="threads">
         {shown?.map((thread) => (
           <li key={thread.thread_id}>
@@ -63,6 +64,13 @@ export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
       </ul>
     </nav>
   );
+}
+
+/** Says that the list is not yet the one that was asked for. */
+function Searching({ isRefused }: { isRefused: boolean }) {
+  const { isLost } = useConnection();
+  if (isLost) return <p className="none" role="status">Not connected: the threads are searched when the server is there.</p>;
+  return isRefused ? null : <p className="none">Searching…</p>;
 }
 
 /** Says that the list may be old. A connection that is lost is reported for the whole page. */
