@@ -6,13 +6,21 @@ import { bodyOf, type Answer } from "../question/answer";
 /** Number of questions in the inbox. */
 const LIMIT = 100;
 
+/**
+ * Orders questions, oldest first. Those of the same time are by thread, and within one in the order of the server:
+ * ages are counted to the moment at which each was read, and differ between two reads.
+ */
+function byAge(a: Waiting, b: Waiting): number {
+  return Date.parse(a.created_at) - Date.parse(b.created_at) || a.thread_id.localeCompare(b.thread_id);
+}
+
 /** Returns what waits for a person, oldest first. */
 export function useInbox() {
   return usePolled(
     "inbox",
     async (signal) => {
       const found = await json<Waiting[]>("GET /interrupts", { query: { limit: LIMIT }, signal });
-      return found.sort((a, b) => b.age_ms - a.age_ms);
+      return found.sort(byAge);
     },
     2500,
   );
