@@ -62,6 +62,7 @@ const THREAD_SEARCH: &[&str] = &[
     "query",
     "status",
     "timed",
+    "last_run",
     "limit",
     "offset",
     "sort_by",

@@ -23,7 +23,7 @@ mod tools;
 pub(crate) use assistants::Changes;
 pub(crate) use chat::{MessageRuns, StoredTurn, USER_SUFFIX};
 pub(crate) use runs::{Bulk, FollowStart, Started};
-pub(crate) use threads::{Superstep, Wanted};
+pub(crate) use threads::{LastRun, Superstep, Wanted};
 
 use self::aliases::Aliases;
 use crate::auth::Client;
