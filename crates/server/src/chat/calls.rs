@@ -9,9 +9,9 @@ use super::cut::cut_value;
 use super::part::ChatPart;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use weftwork_types::TaskId;
 use weftwork_types::canonical::first_128;
 use weftwork_types::event::{TextSource, ToolCallPart};
+use weftwork_types::{TaskId, Timestamp};
 
 /// The calls of a message.
 #[derive(Debug, Default)]
@@ -30,6 +30,8 @@ pub(super) struct Origin<'a> {
     pub(super) maker: Maker<'a>,
     /// Namespace of the graph, empty for the outermost one; `None` if it is not known.
     pub(super) ns: Option<&'a str>,
+    /// Time at which the call is made; `None` before that.
+    pub(super) begun: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +56,8 @@ pub(super) struct CallEnd {
     /// Cut to the size that is shown.
     pub(super) value: Value,
     pub(super) is_error: bool,
+    /// Time of the result, if it is known.
+    pub(super) at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -77,17 +81,19 @@ struct Call {
     task: Option<TaskId>,
     /// Namespace of the graph of the call, if it is known.
     ns: Option<String>,
+    /// Time at which the call was made last.
+    begun: Option<Timestamp>,
 }
 
 impl<'a> Origin<'a> {
     /// The model of a message.
     pub(super) fn model(by: &'a TextSource, ns: Option<&'a str>) -> Self {
-        Self { maker: Maker::Model(by), ns }
+        Self { maker: Maker::Model(by), ns, begun: None }
     }
 
     /// A task.
     pub(super) fn task(task: TaskId, ns: Option<&'a str>) -> Self {
-        Self { maker: Maker::Run(Some(task)), ns }
+        Self { maker: Maker::Run(Some(task)), ns, begun: None }
     }
 }
 
@@ -182,8 +188,9 @@ impl Calls {
         let call = &mut self.known[index];
         call.has_result = true;
         call.close(to);
-        let CallEnd { value: result, is_error } = end;
+        let CallEnd { value: result, is_error, at } = end;
         let id = call.shown.clone();
+        let took = at.zip(call.begun).map(|(end, begun)| end.since(begun).as_millis());
         if !call.is_with_client(&self.held) {
             // Readers refuse a result of a call that this response does not have.
             let data = json!({
@@ -191,7 +198,12 @@ impl Calls {
             });
             to.push(ChatPart::Data { name: "tool-result", data, lasting: true });
         } else {
-            to.push(ChatPart::CallResult { id, result, is_error });
+            to.push(ChatPart::CallResult { id: id.clone(), result, is_error });
+        }
+        // A client that joins late did not see the beginning.
+        if let Some(took) = took {
+            let data = json!({"toolCallId": id, "durationMs": took});
+            to.push(ChatPart::Data { name: "tool-duration", data, lasting: true });
         }
     }
 
@@ -203,16 +215,19 @@ impl Calls {
     }
 
     /// Ends the calls of a message that is void.
-    pub(super) fn reset(&mut self, by: &TextSource, to: &mut Vec<ChatPart>) {
+    pub(super) fn reset(&mut self, by: &TextSource, to: &mut Vec<ChatPart>) -> Vec<String> {
+        let mut ids = Vec::new();
         let is_void =
             |call: &Call| call.by.as_ref() == Some(by) && !call.is_accepted && !call.is_earlier;
         self.known.retain_mut(|call| {
             let void = is_void(call);
             if void {
                 call.fail("the attempt that requested the call failed", to);
+                ids.push(call.shown.clone());
             }
             !void
         });
+        ids
     }
 
     /// Ends all calls without a result: the run ended, and makes them no more.
@@ -252,7 +267,7 @@ impl Calls {
         origin: Origin<'_>,
         to: &mut Vec<ChatPart>,
     ) -> &mut Call {
-        let Origin { maker, ns } = origin;
+        let Origin { maker, ns, begun } = origin;
         let found = match maker {
             Maker::Model(by) => self.find_requested(named, by, ns),
             Maker::Run(task) => self.find_made(named, task, ns),
@@ -271,6 +286,7 @@ impl Calls {
         if call.ns.is_none() {
             call.ns = ns.map(str::to_owned);
         }
+        call.begun = begun.or(call.begun);
         call
     }
 
@@ -354,6 +370,7 @@ impl Call {
             is_accepted: false,
             task: None,
             ns: None,
+            begun: None,
         }
     }
 

@@ -39,6 +39,9 @@ pub(crate) struct ChatMessage {
     places: BTreeMap<TaskId, Arc<str>>,
     block: Option<Block>,
     blocks: usize,
+    /// Number of texts of this response, and the messages of those that are not void.
+    texts: usize,
+    texts_of: Vec<(TextSource, usize)>,
     /// Text that was the last part that readers show.
     last_text: Option<LastText>,
     step: Option<Step>,
@@ -92,6 +95,8 @@ impl ChatMessage {
             places: BTreeMap::new(),
             block: None,
             blocks: 0,
+            texts: 0,
+            texts_of: Vec::new(),
             last_text: None,
             step: None,
             usage: Default::default(),
@@ -127,6 +132,8 @@ impl ChatMessage {
         self.calls.begin_response();
         self.usage.0 = CallUsage::default();
         self.last_text = None;
+        self.texts = 0;
+        self.texts_of.clear();
         let metadata = json!({"threadId": self.run.thread, "runId": self.run.run});
         self.parts.push(ChatPart::Start { message: self.id.clone(), metadata: metadata.clone() });
         self.add_fact("run", metadata, false);
@@ -141,7 +148,8 @@ impl ChatMessage {
             self.calls.answered(&call, task);
             if is_own {
                 let reference = self.reference_of(&call);
-                let end = CallEnd { value: cut_value(answer.clone(), &reference), is_error: false };
+                let value = cut_value(answer.clone(), &reference);
+                let end = CallEnd { value, is_error: false, at: None };
                 self.calls.result(&call, Some(task), end, &mut self.parts);
             }
         }
@@ -158,10 +166,11 @@ impl ChatMessage {
             AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, ns, .. } => {
                 self.open_step();
                 let named = Named { id: tool_call_id.as_str(), name: tool_name, args };
-                self.add_call(Origin { maker: Maker::Run(*task), ns: Some(ns) }, named);
+                let maker = Maker::Run(*task);
+                self.add_call(Origin { maker, ns: Some(ns), begun: event.at }, named);
             }
             AiEvent::ToolCallResult { tool_call_id, result, is_error, task } => {
-                let end = CallEnd { value: result.clone(), is_error: *is_error };
+                let end = CallEnd { value: result.clone(), is_error: *is_error, at: event.at };
                 self.result(tool_call_id.as_str(), *task, end);
             }
             AiEvent::UsageReport { fact, .. } => self.add_usage(fact.into()),

@@ -182,6 +182,8 @@ fn the_text_of_a_failed_attempt_is_set_apart() {
     let retry = parts.iter().position(is_retry).expect("a mark");
     let before = parts.iter().take(retry).filter(|part| starts(part)).count();
     assert_eq!(before, 1, "the void text ends before the mark: {parts:?}");
+    let ChatPart::Data { data, .. } = &parts[retry] else { panic!("{parts:?}") };
+    assert_eq!(data["void"], json!({"texts": [0], "calls": []}));
     // The log has no text that is void.
     assert_eq!(blocks(&events[1..]), ["Good day"]);
 }
