@@ -98,6 +98,7 @@ impl Service {
             None if matches!(turn, Turn::Answers { .. }) => self.last_model(&thread).await?,
             None => None,
         };
+        self.check_images(options.run_model.as_deref(), &turn)?;
         let is_repeated = earlier.is_some();
         if let Some(earlier) = earlier {
             // Its thread has changed since, by the run itself.
@@ -149,6 +150,21 @@ impl Service {
                 id.chars().take(100).collect::<String>()
             ))),
         }
+    }
+
+    /// Refuses images for a selected model that takes none. Graphs check the media for their own model.
+    ///
+    /// # Errors
+    /// Status 422.
+    fn check_images(&self, model: Option<&str>, turn: &Turn) -> Result<()> {
+        let (Some(model), Turn::Says(parts)) = (model, turn) else { return Ok(()) };
+        let is_image = |part: &Part| matches!(part, Part::Media(media) if media.media_type.starts_with("image/"));
+        if self.state.settings.without_images.contains(model) && parts.iter().any(is_image) {
+            return Err(ApiError::invalid(format!(
+                "the model `{model}` does not take images; remove them, or select another model"
+            )));
+        }
+        Ok(())
     }
 
     /// Returns the model that the last message of a thread selected.

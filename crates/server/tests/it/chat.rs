@@ -618,7 +618,9 @@ async fn bodies_that_are_no_chat_are_refused() {
 #[tokio::test]
 async fn chats_select_one_of_the_models_that_are_offered() {
     let runtime = runtime().await;
-    let server = Server::new(runtime.clone()).models(["lab:usual", "lab:other"].map(str::to_owned));
+    let server = Server::new(runtime.clone())
+        .models(["lab:usual", "lab:other"].map(str::to_owned))
+        .models_without_images(["lab:other".to_owned()]);
     let locked = Client::of(with_tokens(server.clone()), runtime.clone());
     let client = Client::of(server, runtime);
     let refused = locked.send_as(None, "GET", "/models", "").await;
@@ -647,6 +649,14 @@ async fn chats_select_one_of_the_models_that_are_offered() {
     let refused = say("d", json!("lab:dear"), order()).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
     assert!(refused.body.contains("`lab:dear`"), "{}", refused.body);
+    // A model without images refuses them before the run; the usual one is checked by its graph.
+    let image =
+        json!({"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA=="});
+    let shown = json!({"role": "user", "content": [{"type": "text", "text": "Look."}, image]});
+    let refused = say("e", json!("lab:other"), shown.clone()).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+    assert!(refused.body.contains("does not take images"), "{}", refused.body);
+    chunks(&say("e", json!("lab:usual"), shown).await);
     // A server that offers no choice ignores the model of a front end.
     let plain = self::client().await;
     let body = json!({"threadId": "d", "model": "lab:dear", "messages": [order()]});
