@@ -1,7 +1,7 @@
 // What an agent may do, and what it asks for, from the declarations of its tools.
 import { json } from "../api/http";
 import { useLoaded } from "../run/data";
-import { wordsOfTool } from "../shared/effect";
+import { nameOfTool } from "../shared/effect";
 
 interface AgentTool {
   name: string;
@@ -45,7 +45,7 @@ const EFFECTS: [effect: string, about: string][] = [
 export function abilitiesOf({ tools }: AgentTools): Ability[] {
   const own = tools.filter(({ name, permission }) => name !== ASKS && permission !== "denied");
   const named = (some: AgentTool[], why: (tool: AgentTool) => string = () => "") =>
-    [...new Set(some.map((tool) => `${wordsOfTool(tool.name)}${why(tool)}`))].join(", ");
+    [...new Set(some.map((tool) => `${nameOfTool(tool.name)}${why(tool)}`))].join(", ");
   const because = ({ reason }: AgentTool) => (reason ? ` (${reason})` : "");
   const abilities = EFFECTS.map(([effect, about]) => ({ about, tools: named(own.filter((tool) => tool.effect === effect)) }));
   return [

@@ -1,6 +1,7 @@
 // A thread as a file: the stored messages as JSON, or as Markdown.
 import { json } from "../api/http";
 import type { StoredMessage, StoredPart, Thread } from "../api/types";
+import { nameOfTool } from "../shared/effect";
 import { fenced } from "../shared/fence";
 import { titleOf } from "../threads/data";
 
@@ -14,7 +15,7 @@ function markdownOfPart(part: StoredPart): string {
   if (type === "reasoning") return `> ${(text ?? "").replaceAll("\n", "\n> ")}`;
   if (!type.startsWith("tool-")) return "";
   const ended = errorText === undefined ? output : `failed: ${errorText}`;
-  return [`Call of \`${type.slice(5)}\`:`, block(input ?? {}), ended === undefined ? "" : `Result:\n\n${block(ended)}`].join("\n\n");
+  return [`Call of \`${nameOfTool(type.slice(5))}\`:`, block(input ?? {}), ended === undefined ? "" : `Result:\n\n${block(ended)}`].join("\n\n");
 }
 
 /** Returns messages as Markdown. */

@@ -2,6 +2,7 @@ import { useState } from "react";
 import type { Waiting } from "../api/types";
 import { Comment } from "../question/approval";
 import { reasonOf } from "../question/first";
+import { unitOf } from "../question/units";
 import { plain } from "../shared/json";
 import { alikeOf, type Alike } from "./subject";
 import { respond } from "./data";
@@ -65,6 +66,12 @@ export function Bulk({ chosen, open, onAnswered, onClear }: Props) {
   );
 }
 
+/** Returns the unit that an argument has in all calls. */
+function unitIn(alike: Alike[], name: string): string | undefined {
+  const units = new Set(alike.map(({ approval: { args, schema } }) => unitOf(args[name] ?? null, schema?.properties?.[name])));
+  return units.size === 1 ? [...units][0] : undefined;
+}
+
 function Calls({ alike, open }: { alike: Alike[]; open: ReadonlySet<string> }) {
   const hasGone = alike.some(({ waiting }) => !open.has(waiting.id));
   const names = [...new Set(alike.flatMap(({ approval }) => Object.keys(approval.args)))];
@@ -79,7 +86,7 @@ function Calls({ alike, open }: { alike: Alike[]; open: ReadonlySet<string> }) {
             <tr>
               {names.map((name) => (
                 <th key={name} scope="col">
-                  {name}
+                  {[name, unitIn(alike, name)].filter(Boolean).join(", ")}
                 </th>
               ))}
               {hasGone && <th scope="col">State</th>}

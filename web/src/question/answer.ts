@@ -1,6 +1,6 @@
 // Questions as the server sends them, and answers as it takes them.
 import type { Call, Json, JsonObject, Schema } from "../api/types";
-import { isObject, plain } from "../shared/json";
+import { isObject } from "../shared/json";
 import { unknownOf, wordsOfUnknown } from "./unknown";
 
 /** An answer: a decision about a call, or a value. */
@@ -43,11 +43,6 @@ export function approvalOf({ name, args }: Call): Approval | undefined {
     schema: member(args.schema as Schema | undefined, "args"),
     expiresAt: args.expiresAt,
   };
-}
-
-/** Returns the values of arguments in one line. */
-export function lineOf(args: Json | undefined): string {
-  return isObject(args) ? Object.values(args).map(plain).join(" ") : "";
 }
 
 /** A question with a free answer, choices or a form. */

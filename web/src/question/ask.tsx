@@ -1,11 +1,12 @@
 import { useEffect, useRef, useState } from "react";
 import type { Call, Json } from "../api/types";
 import { span, useNow } from "../shared/time";
-import { approvalOf, lineOf, questionOf, type Answer } from "./answer";
+import { approvalOf, questionOf, type Answer } from "./answer";
 import { ApprovalCard } from "./approval";
 import { begunOf, forgetBegun, keepBegun, QuestionContext } from "./begun";
 import { reasonOf } from "./first";
 import { QuestionCard } from "./question";
+import { lineOf } from "./units";
 import { unknownOf } from "./unknown";
 import { UnknownCard } from "./unknown-card";
 
@@ -32,7 +33,7 @@ export function Ask({ call, member, onAnswer }: Props) {
       (error: Error) => setState({ problem: reasonOf(error, call) }),
     );
   };
-  const name = approval ? `Approval of ${approval.action}: ${lineOf(approval.args)}` : unknown ? `Unknown outcome of ${unknown.name}` : "Question";
+  const name = approval ? `Approval of ${approval.action}: ${lineOf(approval.args, approval.schema)}` : unknown ? `Unknown outcome of ${unknown.name}` : "Question";
   return (
     <section
       ref={card}

@@ -34,5 +34,29 @@ export function reasonOf(error: Error, call?: Call): string {
     return "Not sent: the agent still works on this thread. Try again when it is done.";
   }
   const body = error.body as { first?: FirstAnswer } | null | undefined;
-  return body?.first ? sentenceOf(body.first, call) : error.message;
+  return body?.first ? sentenceOf(body.first, call) : wordsOfProblem(error.message);
+}
+
+/** A problem of a value in the words of the schema: where, what was found, and the type that was expected. */
+const PROBLEM = /\bat (\/[^\s:]*): (.*?)(?=; at \/|$)/gs;
+const TYPES: [schema: RegExp, words: string][] = [
+  [/ is not of type "integer"/, " is no whole number"],
+  [/ is not of type "number"/, " is no number"],
+  [/ is not of type "string"/, " is no text"],
+  [/ is not of type "boolean"/, " is neither yes nor no"],
+  [/ is not of type "array"/, " is no list"],
+  [/ is not of type "object"/, " is no object"],
+  [/ is a required property/, " is missing"],
+  [/ is not one of /, " is none of "],
+  [/ is less than the minimum of /, " is less than "],
+  [/ is greater than the maximum of /, " is more than "],
+];
+
+/** Returns a problem for people: `at /cents: "many" is not of type "integer"` is `cents: "many" is no whole number`. */
+export function wordsOfProblem(text: string): string {
+  return text.replace(PROBLEM, (_, place: string, problem: string) => {
+    const path = place.split("/").filter((name) => name !== "" && name !== "value");
+    const words = TYPES.reduce((words, [schema, known]) => words.replace(schema, known), problem);
+    return path.length === 0 ? words : `${path.join(" › ")}: ${words}`;
+  });
 }

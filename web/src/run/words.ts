@@ -1,5 +1,6 @@
 // Checkpoints in words: what had happened when one was stored.
 import type { Checkpoint, Json } from "../api/types";
+import { nameOfTool } from "../shared/effect";
 import { isObject } from "../shared/json";
 import { failureOfMessage } from "./failure";
 
@@ -28,9 +29,9 @@ function deedOf(task: Task): string {
   const who = task.name === "model" ? "the model" : task.name;
   if (task.error) return `${who} failed`;
   if (!isObject(last)) return `${who} ran`;
-  const calls = Array.isArray(last["tool_calls"]) ? last["tool_calls"].filter(isCall).map(({ name }) => name) : [];
+  const calls = Array.isArray(last["tool_calls"]) ? last["tool_calls"].filter(isCall).map(({ name }) => nameOfTool(name)) : [];
   if (last["type"] === "human") return "your message";
-  if (last["type"] === "tool") return `${String(last["name"] ?? "a tool")} ${ENDS[failureOfMessage(last) ?? "answered"]}`;
+  if (last["type"] === "tool") return `${nameOfTool(String(last["name"] ?? "a tool"))} ${ENDS[failureOfMessage(last) ?? "answered"]}`;
   return calls.length > 0 ? `${who} called ${listed(calls)}` : `${who} answered`;
 }
 

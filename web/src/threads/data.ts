@@ -3,6 +3,7 @@ import { json, request } from "../api/http";
 import type { Assistant, Json, Thread } from "../api/types";
 import { usePolled } from "../shared/polled";
 import { Store, useStore } from "../shared/store";
+import { clock } from "../shared/time";
 import { wordsOfMarkdown } from "../shared/words";
 
 /** Number of threads that the list grows by. */
@@ -49,8 +50,7 @@ export function statusOf(thread: Thread): Status {
 /** Returns the status of a thread in words, with the time for which it waits. */
 export function statusWordsOf(thread: Thread): string {
   const words = STATUS[statusOf(thread)];
-  const until = thread.waits_until && new Date(thread.waits_until);
-  return until ? `${words}: ${until.toLocaleString([], { dateStyle: "short", timeStyle: "short" })}` : words;
+  return thread.waits_until ? `${words}: ${clock(thread.waits_until)}` : words;
 }
 
 /** Ids that say nothing to a person. */

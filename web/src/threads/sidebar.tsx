@@ -5,7 +5,7 @@ import { Absent } from "../shared/absent";
 import type { Polled } from "../shared/polled";
 import { link, type Place } from "../shared/route";
 import { ThemeChoice } from "../shared/theme";
-import { age, useNow } from "../shared/time";
+import { age, clock, useNow } from "../shared/time";
 import { agentOf, FILTERS, PAGE, STATUS, statusOf, titleOf, useTitles, type ListQuery, type Status, type ThreadList } from "./data";
 import { useDeleted } from "./deleted";
 
@@ -124,7 +124,7 @@ function Row({ thread, words, now, isOpen }: { thread: Thread; words: string; no
   return (
     <a href={link({ view: "thread", thread: thread.thread_id })} aria-current={isOpen ? "page" : undefined}>
       <span className="title">{titleOf(thread)}</span>
-      <time dateTime={thread.updated_at}>{age(thread.updated_at, now)}</time>
+      <time dateTime={thread.updated_at} title={clock(thread.updated_at)}>{age(thread.updated_at, now)}</time>
       <span className="words">{words}</span>
       <span className="facts">
         <span className="status" data-status={status}>

@@ -1,13 +1,20 @@
 import { useAuiState, type ToolCallMessagePartProps } from "@assistant-ui/react";
-import type { Json, JsonObject } from "../api/types";
+import type { Json, JsonObject, Schema } from "../api/types";
 import { useFacts } from "../chat/assistant";
-import { wordsOf } from "../question/answer";
+import { approvalOf, wordsOf } from "../question/answer";
 
 export type CallStatus = "running" | "waiting" | "done" | "failed" | "refused" | "open";
 
 interface CallState {
   status: CallStatus;
   result: Json | undefined;
+}
+
+/** Returns the duration of a call in milliseconds, as the server measured it; `undefined` before its end. */
+export function useDuration(toolCallId: string): number | undefined {
+  const durations = useFacts().filter(({ name }) => name === "tool-duration");
+  const found = durations.map(({ data }) => data as unknown as { toolCallId: string; durationMs: number });
+  return found.find((one) => one.toolCallId === toolCallId)?.durationMs;
 }
 
 /** A result that came in a later response than its call. */
@@ -55,6 +62,8 @@ export interface Approved {
   words: string | undefined;
   /** The arguments that a person wrote in place of those of the call. */
   args: Json | undefined;
+  /** The schema of the arguments. */
+  schema: Schema | undefined;
 }
 
 /** Returns the approval of a call; `undefined` for a call that needs none. */
@@ -67,9 +76,10 @@ export function useApproval(toolCallId: string): Approved | undefined {
   const isLast = useAuiState((state) => state.message.isLast);
   if (part?.type !== "tool-call") return undefined;
   const answer = part.result as Json | undefined;
-  if (answer === undefined) return { isOpen: isLast, isRefused: false, words: undefined, args: undefined };
-  const words = wordsOf({ id: part.toolCallId, name: part.toolName, args: part.args as JsonObject }, answer);
-  return { isOpen: false, isRefused: isRefusal(answer), words, args: (answer as JsonObject | null)?.args };
+  const call = { id: part.toolCallId, name: part.toolName, args: part.args as JsonObject };
+  const schema = approvalOf(call)?.schema;
+  if (answer === undefined) return { isOpen: isLast, isRefused: false, words: undefined, args: undefined, schema };
+  return { isOpen: false, isRefused: isRefusal(answer), words: wordsOf(call, answer), args: (answer as JsonObject | null)?.args, schema };
 }
 
 /** Returns `true` for a decision after which a call is not made. */
