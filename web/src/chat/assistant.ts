@@ -15,7 +15,9 @@ import { AssistantMessageAccumulator, UIMessageStreamDecoder } from "assistant-s
 import { asAsyncIterableStream } from "assistant-stream/utils";
 import { json, request } from "../api/http";
 import type { Call, Json, StoredMessage } from "../api/types";
+import { contentOf, type Said } from "./files";
 import { fromStored } from "./stored";
+import { Voids } from "./voids";
 
 /** Calls that people answer. */
 export const HUMAN_CALLS = ["ask_human", "request_approval"];
@@ -144,9 +146,11 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   }
 
   /** Says something. Rejects if the server does not take it. */
-  async say(runtime: AssistantRuntime, text: string): Promise<void> {
-    await this.send([{ role: "user", content: [{ type: "text", text }] }]);
-    runtime.thread.append(text);
+  async say(runtime: AssistantRuntime, said: Said): Promise<void> {
+    await this.send([{ role: "user", content: contentOf(said) }]);
+    const { text, images } = said;
+    const files = images.map(({ mimeType, url }) => ({ type: "file" as const, mimeType, data: url }));
+    runtime.thread.append({ role: "user", content: text === "" ? files : [{ type: "text", text }, ...files] });
   }
 
   /** Answers a question of the last message. Rejects if the server does not take the answer. */
@@ -213,9 +217,13 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     };
     signal.addEventListener("abort", stop, { once: true });
     try {
-      const decoder = new UIMessageStreamDecoder({ onData: (fact) => note(follower, fact as Fact) });
-      const stream = body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
-      yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;
+      const voids = new Voids();
+      const onData = (data: unknown) => {
+        voids.add(data as Fact);
+        note(follower, data as Fact);
+      };
+      const stream = body.pipeThrough(new UIMessageStreamDecoder({ onData })).pipeThrough(new AssistantMessageAccumulator());
+      for await (const result of asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>) yield voids.removeFrom(result);
       follower.onEnd();
     } catch (error) {
       if (signal.aborted) throw error;

@@ -5,35 +5,36 @@ import { go } from "../shared/route";
 import { newUuid } from "../shared/uuid";
 import { wordsOfMarkdown } from "../shared/words";
 import { createThread, type Agent } from "../threads/data";
-import { withoutFiles } from "./files";
-import { drafts, firstTexts } from "./texts";
+import { contentOf, withoutFiles, type Said } from "./files";
+import { drafts, firstTexts, unsentImages } from "./texts";
 
 /** Returns the title of a thread that begins with a text: its words, or the name of its first file. */
-function titleOfText(text: string): string {
+function titleOfSaid({ text, images }: Said): string {
   const said = withoutFiles(text);
-  return (wordsOfMarkdown(said.text.slice(0, 400)) || said.files[0]?.name || text).slice(0, 80);
+  return (wordsOfMarkdown(said.text.slice(0, 400)) || said.files[0]?.name || text || images[0]?.name || "").slice(0, 80);
 }
 
 /** Creates a thread that begins with a text, which is its title too, and opens it. */
-export async function beginThread(agent: Agent, text: string): Promise<void> {
+export async function beginThread(agent: Agent, said: Said): Promise<void> {
   const id = newUuid();
-  await createThread(id, agent, titleOfText(text));
-  firstTexts.set(id, text);
+  await createThread(id, agent, titleOfSaid(said));
+  firstTexts.set(id, said);
   go({ view: "thread", thread: id });
 }
 
 /** Creates a thread that begins with a text, and leaves the view as it is. Returns its title. */
-export async function beginBeside(agent: Agent, text: string): Promise<string> {
+export async function beginBeside(agent: Agent, said: Said): Promise<string> {
   const id = newUuid();
-  const title = titleOfText(text);
+  const title = titleOfSaid(said);
   await createThread(id, agent, title);
-  const body = { threadId: id, model: agent.model, messages: [{ role: "user", content: [{ type: "text", text }] }] };
+  const body = { threadId: id, model: agent.model, messages: [{ role: "user", content: contentOf(said) }] };
   try {
     const { body: answer } = await request("POST /chat/{agent}", { path: { agent: agent.assistant_id }, body });
     // The run goes on without a reader.
     await answer?.cancel();
   } catch (error) {
-    drafts.set(id, text);
+    drafts.set(id, said.text);
+    unsentImages.set(id, said.images);
     throw error;
   }
   return title;

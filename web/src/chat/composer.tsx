@@ -5,14 +5,15 @@ import { answerOfText } from "../question/answer";
 import { unknownOf } from "../question/unknown";
 import { openCallsOf, type AssistantRuntime } from "./assistant";
 import { useActions } from "./context";
+import type { Said } from "./files";
 import { TextInput } from "./input";
-import { drafts } from "./texts";
+import { drafts, unsentImages } from "./texts";
 
 interface Props {
   runtime: AssistantRuntime;
   thread: string;
-  /** Says a text. Rejects if the server does not take it. */
-  onSay: (text: string) => Promise<void>;
+  /** Says something. Rejects if the server does not take it. */
+  onSay: (said: Said) => Promise<void>;
   onRefused: (error: Error) => void;
 }
 
@@ -20,6 +21,7 @@ interface Props {
 export function Composer({ runtime, thread, onSay, onRefused }: Props) {
   const { answer } = useActions();
   const [draft] = useState(() => drafts.get(thread));
+  const [images] = useState(() => unsentImages.get(thread));
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const waiting = useAuiState((state) => {
     const last = state.thread.messages.at(-1);
@@ -34,12 +36,14 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
   const hasSeveral = questions > 1;
   const call: Call | undefined = waiting && { id: waiting.toolCallId, name: waiting.toolName, args: waiting.args as JsonObject };
   const isUnknown = call !== undefined && unknownOf(call) !== undefined;
-  const send = async (text: string) => {
+  const send = async (said: Said) => {
     if (isRunning) return false;
     try {
       if (hasSeveral) throw new Error(`Not sent: ${questions} questions wait. Answer each of them above, on its card.`);
       if (isUnknown) throw new Error("Not sent: say above what happened to the call. The agent goes on after that.");
-      await (call ? answer(call, answerOfText(call, text)) : onSay(text));
+      if (call && said.images.length > 0) throw new Error("Not sent: an image is no answer to the question. Remove it, or answer first.");
+      await (call ? answer(call, answerOfText(call, said.text)) : onSay(said));
+      unsentImages.delete(thread);
       return true;
     } catch (error) {
       onRefused(error as Error);
@@ -53,7 +57,8 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
       label={call ? "Your reply" : "Your message"}
       placeholder={hasSeveral ? `Answer the ${questions} questions above, each on its card` : call ? asked : isRunning ? "The agent is working…" : "Write a message"}
       initial={draft}
-      onText={send}
+      initialImages={images}
+      onSaid={send}
       onDraft={(text) => drafts.set(thread, text)}
       onStop={isRunning ? () => runtime.thread.cancelRun() : undefined}
       focus

@@ -8,10 +8,11 @@ import { conversationOf, countAfter, openCallsOf, requestOf, useChatRuntime, typ
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
+import type { Said } from "./files";
 import { forkBefore } from "./fork";
 import { Messages } from "./messages";
 import { storedRequestOf } from "./stored";
-import { drafts, firstTexts, take } from "./texts";
+import { drafts, firstTexts, take, unsentImages } from "./texts";
 import { ThreadTokens } from "./tokens";
 
 interface Props {
@@ -49,11 +50,11 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
       fork,
     };
   }, [own, runtime, refuse]);
-  const say = useCallback((text: string) => own.say(runtime, text), [own, runtime]);
+  const say = useCallback((said: Said) => own.say(runtime, said), [own, runtime]);
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <ActionsContext value={actions}>
-        <ThreadPrimitive.Root className="conversation" data-connection={connected.refused ? "refused" : connected.connection}>
+        <ThreadPrimitive.Root className="conversation" data-home=".composer textarea" data-connection={connected.refused ? "refused" : connected.connection}>
           <ThreadPrimitive.Viewport className="viewport" tabIndex={0} role="log" aria-label="Messages">
             <Messages earlier={earlier} />
           </ThreadPrimitive.Viewport>
@@ -79,7 +80,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
 
 interface FirstTextProps {
   thread: string;
-  onSay: (text: string) => Promise<void>;
+  onSay: (said: Said) => Promise<void>;
   connected: Connected;
 }
 
@@ -90,11 +91,12 @@ function FirstText({ thread, onSay, connected: { refuse, reload } }: FirstTextPr
   useEffect(() => {
     if (isLoading) hasBegun.current = true;
     if (isLoading || !hasBegun.current) return;
-    const text = take(firstTexts, thread);
-    if (text === undefined) return;
-    onSay(text).catch((error: Error) => {
+    const said = take(firstTexts, thread);
+    if (said === undefined) return;
+    onSay(said).catch((error: Error) => {
       // The input has the text again.
-      drafts.set(thread, text);
+      drafts.set(thread, said.text);
+      unsentImages.set(thread, said.images);
       refuse(error);
       reload();
     });

@@ -1,12 +1,12 @@
 import { useEffect, useRef, useState, type KeyboardEvent } from "react";
-import { Attach, withFiles } from "./attach";
-import { TextFileView, type TextFile } from "./files";
+import { addFiles, Attach, isImage, withFiles, type Added } from "./attach";
+import { AddedImage, TextFileView, type Image, type Said, type TextFile } from "./files";
 
 interface Props {
   label: string;
   placeholder: string;
-  /** Takes a text; `false` leaves it in the input. */
-  onText: (text: string) => boolean | Promise<boolean>;
+  /** Takes what a person says; `false` leaves it in the input. */
+  onSaid: (said: Said) => boolean | Promise<boolean>;
   /** Gets the text when it changes. */
   onDraft?: (text: string) => void;
   /** Ends the run; `undefined` if nothing runs. */
@@ -14,6 +14,8 @@ interface Props {
   focus?: boolean;
   /** The text before anything is typed. */
   initial?: string;
+  /** The images before any file is added. */
+  initialImages?: Image[];
 }
 
 /** Key code of a key that an input method takes. Safari sends the last one after the composition. */
@@ -25,10 +27,10 @@ function isComposed({ nativeEvent }: KeyboardEvent): boolean {
 }
 
 /** The input for messages. Enter sends, Shift and Enter begin a line. */
-export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, initial = "" }: Props) {
+export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, initial = "", initialImages = [] }: Props) {
   const [text, setText] = useState(initial);
   const [isSending, setIsSending] = useState(false);
-  const [files, setFiles] = useState<TextFile[]>([]);
+  const [files, setFiles] = useState<Added[]>(initialImages);
   const input = useRef<HTMLTextAreaElement>(null);
   // The button of an answer is gone with its question, and the focus would be nowhere.
   useEffect(() => {
@@ -37,12 +39,15 @@ export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, 
   const draft = useRef(onDraft);
   draft.current = onDraft;
   useEffect(() => void draft.current?.(text), [text]);
-  const whole = withFiles(text.trim(), files);
+  const images = files.filter(isImage);
+  const whole = withFiles(text.trim(), files.filter((file): file is TextFile => !isImage(file)));
+  const isEmpty = whole === "" && images.length === 0;
+  const add = (file: Added) => setFiles((before) => [...before.filter(({ name }) => name !== file.name), file]);
   const send = async () => {
-    if (whole === "" || isSending) return;
+    if (isEmpty || isSending) return;
     const said = text.trim();
     setIsSending(true);
-    const isTaken = await onText(whole);
+    const isTaken = await onSaid({ text: whole, images });
     setIsSending(false);
     if (!isTaken) return;
     setText((now) => (now.trim() === said ? "" : now));
@@ -63,12 +68,17 @@ export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, 
     >
       {files.length > 0 && (
         <div className="added" role="group" aria-label="Added files">
-          {files.map((file) => (
-            <TextFileView key={file.name} file={file} onRemove={() => setFiles(files.filter((one) => one !== file))} />
-          ))}
+          {files.map((file) => {
+            const remove = () => setFiles(files.filter((one) => one !== file));
+            return isImage(file) ? (
+              <AddedImage key={file.name} image={file} onRemove={remove} />
+            ) : (
+              <TextFileView key={file.name} file={file} onRemove={remove} />
+            );
+          })}
         </div>
       )}
-      <Attach onFile={(file) => setFiles((before) => [...before.filter(({ name }) => name !== file.name), file])} />
+      <Attach onFile={add} />
       <textarea
         ref={input}
         rows={1}
@@ -78,13 +88,14 @@ export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, 
         value={text}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={onKeyDown}
+        onPaste={({ clipboardData }) => void addFiles([...clipboardData.files], add)}
       />
       {onStop ? (
         <button type="button" className="stop" onClick={onStop}>
           Stop
         </button>
       ) : (
-        <button className="primary" disabled={whole === "" || isSending}>
+        <button className="primary" disabled={isEmpty || isSending}>
           Send
         </button>
       )}

@@ -9,6 +9,7 @@ import { useAssistants } from "../threads/data";
 import { InputForm } from "../graph/input-form";
 import { useShape } from "../graph/shape";
 import { beginBeside, beginRun, beginThread } from "./begin";
+import type { Said } from "./files";
 import { TextInput } from "./input";
 import { ModelChoice } from "./model-choice";
 import { drafts, NEW_CHAT } from "./texts";
@@ -31,19 +32,19 @@ export function NewChat({ agent }: { agent: string | undefined }) {
     open += 1;
     return () => void (open -= 1);
   }, []);
-  const begin = async (text: string, other = chosen) => {
+  const begin = async (said: Said, other = chosen) => {
     setProblem(undefined);
-    const found = other ?? (await awaitAgent(agent, text));
+    const found = other ?? (await awaitAgent(agent, said.text));
     const chosenAgent = { ...found, model: model || undefined };
     try {
-      if (open > 0) await beginThread(chosenAgent, text);
-      else toast({ text: `“${await beginBeside(chosenAgent, text)}” is sent.` });
+      if (open > 0) await beginThread(chosenAgent, said);
+      else toast({ text: `“${await beginBeside(chosenAgent, said)}” is sent.` });
       return true;
     } catch (error) {
       const reason = reasonOf(error as Error);
       if (open === 0) toast({ text: reason });
       // The view that had the text may be closed.
-      drafts.set(NEW_CHAT, drafts.get(NEW_CHAT) ?? text);
+      drafts.set(NEW_CHAT, drafts.get(NEW_CHAT) ?? said.text);
       setProblem(reason);
       return false;
     }
@@ -71,9 +72,9 @@ export function NewChat({ agent }: { agent: string | undefined }) {
             label="Your message"
             placeholder={`Write to ${chosen?.name ?? "an agent"}`}
             initial={draft}
-            onText={async (text) => {
-              const isTaken = await begin(text);
-              if (isTaken && isDraftOf(text, drafts.get(NEW_CHAT) ?? "")) drafts.set(NEW_CHAT, "");
+            onSaid={async (said) => {
+              const isTaken = await begin(said);
+              if (isTaken && isDraftOf(said.text, drafts.get(NEW_CHAT) ?? "")) drafts.set(NEW_CHAT, "");
               return isTaken;
             }}
             // A text that waits is the draft until it is sent.
@@ -88,7 +89,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
       </p>
       <Offer />
       {assistants ? (
-        <Agents assistants={assistants} chosen={chosen} onRequest={(agent, text) => void begin(text, agent)} />
+        <Agents assistants={assistants} chosen={chosen} onRequest={(agent, text) => void begin({ text, images: [] }, agent)} />
       ) : (
         <Absent of="agents" polled={agents} />
       )}

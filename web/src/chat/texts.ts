@@ -1,5 +1,10 @@
-/** Texts that begin threads which were created, by thread. */
-export const firstTexts = new Map<string, string>();
+import type { Image, Said } from "./files";
+
+/** What begins threads that were created, by thread. */
+export const firstTexts = new Map<string, Said>();
+
+/** Images of messages that the server did not take, by thread. */
+export const unsentImages = new Map<string, Image[]>();
 
 /** Prefix of the names under which the tab keeps drafts. */
 const DRAFT = "draft:";
@@ -16,8 +21,8 @@ export const drafts = {
   },
 };
 
-/** Takes the text of a thread out of a map. */
-export function take(texts: Map<string, string>, thread: string): string | undefined {
+/** Takes what begins a thread out of a map. */
+export function take(texts: Map<string, Said>, thread: string): Said | undefined {
   const text = texts.get(thread);
   texts.delete(thread);
   return text;
