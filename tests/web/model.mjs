@@ -9,6 +9,8 @@ export class Model {
   answers = new Map();
   /** Name of the model of the last request. */
   name = "";
+  /** Content of the last text of the user of the last request. */
+  content = "";
   /** Number of requests. */
   asked = 0;
   /** Ends the waits of answers that are held. */
@@ -36,8 +38,8 @@ export class Model {
   /**
    * Sets the answer to texts of the user with these words: a text, or a function of the number of
    * results since that text. An answer has `reasoning`, `text`, `calls` of [name, arguments], `pause` in
-   * milliseconds before each word, `hold`, the word after which it waits for `release`, or `error`, a
-   * status.
+   * milliseconds before each word, `hold`, the word after which it waits for `release`, `cut`, the word after
+   * which the connection ends, or `error`, a status.
    */
   when(words, answer) {
     this.released = new AbortController();
@@ -54,11 +56,12 @@ export class Model {
     this.name = model;
     const at = messages.findLastIndex(({ role }) => role === "user");
     const { content } = messages[at] ?? { content: "" };
+    this.content = content;
     const said = typeof content === "string" ? content : content.map(({ text }) => text ?? "").join("");
     const known = [...this.answers].findLast(([words]) => said.includes(words));
     const results = messages.slice(at + 1).filter(({ role }) => role === "tool").length;
     const found = known?.[1](results) ?? `You said: ${said.slice(0, 80)}`;
-    const { reasoning, text = "", calls = [], pause = 0, hold, error } = typeof found === "string" ? { text: found } : found;
+    const { reasoning, text = "", calls = [], pause = 0, hold, cut, error } = typeof found === "string" ? { text: found } : found;
     if (error !== undefined) {
       response.writeHead(error, { "content-type": "application/json" });
       response.end(JSON.stringify({ error: { message: "the model refuses" } }));
@@ -74,6 +77,11 @@ export class Model {
       if (pause > 0) await sleep(pause);
       if (response.destroyed) return;
       send({ content: word });
+      if (word.trim() === cut) {
+        // What was sent before is on its way.
+        await sleep(200);
+        return void response.destroy();
+      }
       const { signal } = this.released;
       if (word.trim() === hold && !signal.aborted) await Promise.race([once(signal, "abort"), once(response, "close")]);
     }

@@ -191,7 +191,7 @@ async function a_question_of_a_member_has_its_name(browser, server) {
   await asker.waitFor();
   await page.page.getByRole("link", { name: /^Inbox/ }).click();
   await page.page.locator(".waiting .facts", { hasText: "supervisor › desk" }).waitFor();
-  await page.page.locator(".detail", { hasText: "Asked by supervisor › desk" }).waitFor();
+  await page.page.locator(".detail").getByLabel("The question").getByText("supervisor › desk").waitFor();
   await asker.waitFor();
   await page.page.keyboard.press("a");
   await page.page.getByText("Nothing waits for you.").waitFor();
@@ -230,8 +230,8 @@ async function a_question_outlives_the_server_and_threads_are_found_and_deleted(
   await page.choose("Delete");
   await page.page.getByText("No thread fits.").waitFor();
   // Another message does not end the time for the undo.
-  await page.page.locator('input[type="file"]').setInputFiles({ name: "photo.png", mimeType: "image/png", buffer: Buffer.from([0xff, 0xfe]) });
-  await page.page.getByText("photo.png is not a text.").waitFor();
+  await page.page.locator('input[type="file"]').setInputFiles({ name: "notes.bin", mimeType: "application/octet-stream", buffer: Buffer.from([0xff, 0xfe]) });
+  await page.page.getByText("notes.bin is neither a text nor an image of type PNG, JPEG, GIF or WebP.").waitFor();
   assert.equal((await server.json("GET", `/threads/${thread}`)).thread_id, thread, "the deletion can be undone");
   await page.page.getByRole("button", { name: "Undo" }).click();
   await page.page.locator(".threads a").click();
