@@ -167,7 +167,7 @@ async function the_duration_of_a_call_is_the_same_for_one_who_joins_late(browser
 
 /** A picture of one pixel. */
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-const PICTURE = { name: "pixel.png", mimeType: "image/png", buffer: Buffer.from(PIXEL, "base64") };
+export const PICTURE = { name: "pixel.png", mimeType: "image/png", buffer: Buffer.from(PIXEL, "base64") };
 
 async function images_are_sent_with_a_text(browser, { server, model }) {
   model.when("look at this", "I see a pixel.");
