@@ -3,6 +3,7 @@ import { json, request } from "../api/http";
 import type { Json, JsonObject, Thread, Waiting } from "../api/types";
 import { respond } from "../inbox/data";
 import { Ask } from "../question/ask";
+import { reasonOf } from "../question/first";
 import { useLoaded } from "../run/data";
 import { readLog, readRuns } from "../run/log";
 import { ValueTree } from "../run/tree";
@@ -48,7 +49,7 @@ export function GraphView({ thread, agent, shape, onChange }: Props) {
   const { thread_id: id, status, updated_at } = thread;
   const [answers, setAnswers] = useState(0);
   const { data, problem } = useLoaded([id, status, updated_at, answers].join(), (signal) => readPresent(id, signal));
-  const report = (error: Error) => toast({ text: error.message });
+  const report = (error: Error) => toast({ text: reasonOf(error) });
   const start = (input: JsonObject) => void startRun(id, agent, input).then(onChange, report);
   const stop = () => {
     if (!data?.run) return;
