@@ -50,6 +50,22 @@ async function a_message_that_waits_for_the_agents_goes_when_the_view_is_left(br
   await page.close();
 }
 
+async function a_first_message_goes_when_its_thread_is_left_at_once(browser, { server, model }) {
+  model.when("hurried bird", "Slow down.");
+  const page = await Page.enter(browser, server, { hash: "#/new/desk" });
+  await page.page.locator(".agents a[aria-current]").waitFor();
+  await page.page.route("**/chat/desk/*", () => {});
+  await page.page.getByRole("textbox", { name: "Your message" }).fill("I am a hurried bird");
+  await page.page.keyboard.press("Enter");
+  await page.page.waitForURL(/#\/thread\//);
+  const { thread } = page;
+  await page.page.getByRole("link", { name: /^Inbox/ }).click();
+  await page.page.locator(".threads li", { hasText: "I am a hurried bird" }).getByText("Done").waitFor();
+  assert.equal((await server.messages(thread)).length, 2);
+  await page.page.unrouteAll({ behavior: "ignoreErrors" });
+  await page.close();
+}
+
 async function a_reason_that_is_typed_outlives_the_decision_about_another_call(browser, lab) {
   const { page, cards } = await askedSeveral(browser, lab, "three careful calls", [0.041, 0.042, 0.043]);
   const third = page.page.getByRole("region", { name: "Approval of lab/careful: 0.043" });
@@ -299,6 +315,7 @@ export const tests = [
   the_duration_of_a_call_is_the_same_for_one_who_joins_late,
   the_text_of_an_attempt_that_was_cut_is_not_shown_beside_the_next_one,
   a_message_that_waits_for_the_agents_goes_when_the_view_is_left,
+  a_first_message_goes_when_its_thread_is_left_at_once,
   a_reason_that_is_typed_outlives_the_decision_about_another_call,
   the_input_says_that_several_questions_wait,
   a_person_says_what_happened_and_nothing_is_chosen_before,

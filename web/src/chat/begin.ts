@@ -1,12 +1,14 @@
 import { request } from "../api/http";
 import type { JsonObject } from "../api/types";
 import { startRun } from "../graph/graph-view";
+import { reasonOf } from "../question/first";
 import { go } from "../shared/route";
+import { toast } from "../shared/toast";
 import { newUuid } from "../shared/uuid";
 import { wordsOfMarkdown } from "../shared/words";
 import { createThread, type Agent } from "../threads/data";
 import { contentOf, withoutFiles, type Said } from "./files";
-import { drafts, firstTexts, unsentImages } from "./texts";
+import { drafts, firstTexts, take, unsentImages, type First } from "./texts";
 
 /** Returns the title of a thread that begins with a text: its words, or the name of its first file. */
 function titleOfSaid({ text, images }: Said): string {
@@ -18,7 +20,7 @@ function titleOfSaid({ text, images }: Said): string {
 export async function beginThread(agent: Agent, said: Said): Promise<void> {
   const id = newUuid();
   await createThread(id, agent, titleOfSaid(said));
-  firstTexts.set(id, said);
+  firstTexts.set(id, { ...said, agent: agent.assistant_id, model: agent.model });
   go({ view: "thread", thread: id });
 }
 
@@ -27,9 +29,15 @@ export async function beginBeside(agent: Agent, said: Said): Promise<string> {
   const id = newUuid();
   const title = titleOfSaid(said);
   await createThread(id, agent, title);
-  const body = { threadId: id, model: agent.model, messages: [{ role: "user", content: contentOf(said) }] };
+  await sendBeside(id, { ...said, agent: agent.assistant_id, model: agent.model });
+  return title;
+}
+
+/** Sends what begins a thread, whose view is not open. What the server does not take is in its input. */
+async function sendBeside(id: string, { agent, model, ...said }: First): Promise<void> {
+  const body = { threadId: id, model, messages: [{ role: "user", content: contentOf(said) }] };
   try {
-    const { body: answer } = await request("POST /chat/{agent}", { path: { agent: agent.assistant_id }, body });
+    const { body: answer } = await request("POST /chat/{agent}", { path: { agent }, body });
     // The run goes on without a reader.
     await answer?.cancel();
   } catch (error) {
@@ -37,7 +45,12 @@ export async function beginBeside(agent: Agent, said: Said): Promise<string> {
     unsentImages.set(id, said.images);
     throw error;
   }
-  return title;
+}
+
+/** Sends what begins a thread if its view is left before that was sent. */
+export function leaveFirst(thread: string): void {
+  const first = take(firstTexts, thread);
+  if (first) sendBeside(thread, first).catch((error: Error) => toast({ text: `“${titleOfSaid(first)}”: ${reasonOf(error)}` }));
 }
 
 /** Creates a thread for a graph without messages, runs it, and opens the thread. */

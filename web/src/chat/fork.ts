@@ -51,6 +51,6 @@ export async function forkBefore(message: Before, thread: Thread, agent: string,
   const { assistant_id = agent, graph_id = agent, model } = thread.metadata;
   if (before === null) return beginThread({ assistant_id, graph_id, model }, said);
   const id = await copyThread(thread, "fork", before);
-  firstTexts.set(id, said);
+  firstTexts.set(id, { ...said, agent: assistant_id, model });
   go({ view: "thread", thread: id });
 }

@@ -1,7 +1,13 @@
 import type { Image, Said } from "./files";
 
+/** What begins a thread, and the agent and the model that answer. */
+export interface First extends Said {
+  agent: string;
+  model?: string;
+}
+
 /** What begins threads that were created, by thread. */
-export const firstTexts = new Map<string, Said>();
+export const firstTexts = new Map<string, First>();
 
 /** Images of messages that the server did not take, by thread. */
 export const unsentImages = new Map<string, Image[]>();
@@ -22,7 +28,7 @@ export const drafts = {
 };
 
 /** Takes what begins a thread out of a map. */
-export function take(texts: Map<string, Said>, thread: string): Said | undefined {
+export function take(texts: Map<string, First>, thread: string): First | undefined {
   const text = texts.get(thread);
   texts.delete(thread);
   return text;
