@@ -1,7 +1,7 @@
 // Long threads and long messages. Times are printed beside their goals on a quiet machine, and checked in the
 // full tier with room for a busy one.
 import assert from "node:assert/strict";
-import { Page } from "./browser.mjs";
+import { eventually, Page } from "./browser.mjs";
 
 const THREAD = "00000000-0000-4000-8000-000000005000";
 const isFull = process.env.WEFT_TIER === "full";
@@ -153,8 +153,12 @@ async function earlier_messages_are_edited_and_retried_in_forks(browser, { serve
   // An answer that the runtime does not have.
   await page.page.goto(`${server.url}/ui/${hash}`);
   await page.until("You said: And one more.");
-  await page.page.locator(".viewport").evaluate((viewport) => (viewport.scrollTop = 0));
   const early = page.page.locator(".message.assistant", { hasText: "Answer 2." }).first();
+  // The viewport follows the last message until the earlier ones are read.
+  await eventually(async () => {
+    await page.page.locator(".viewport").evaluate((viewport) => (viewport.scrollTop = 0));
+    return (await early.count()) > 0;
+  }, "the earlier messages are not drawn");
   await early.hover();
   await early.getByRole("button", { name: "Retry in a fork" }).click();
   await page.page.waitForURL((url) => !url.href.includes(thread));
