@@ -117,6 +117,14 @@ async function editedIn(page, server, thread, number) {
   return (await server.messages(page.thread)).length;
 }
 
+/** Scrolls up until an earlier message is drawn: the viewport follows the last one until the earlier ones are read. */
+async function scrollTo(page, message) {
+  await eventually(async () => {
+    await page.page.locator(".viewport").evaluate((viewport) => (viewport.scrollTop = 0));
+    return (await message.count()) > 0;
+  }, "the earlier messages are not drawn");
+}
+
 async function earlier_messages_are_edited_and_retried_in_forks(browser, { server, model }) {
   const thread = await talk(server, model);
   const page = await Page.enter(browser, server);
@@ -139,8 +147,7 @@ async function earlier_messages_are_edited_and_retried_in_forks(browser, { serve
   release();
   await page.page.goto(`${server.url}/ui/${hash}`);
   await page.until(`Answer ${TURNS}.`);
-  await page.page.locator(".viewport").evaluate((viewport) => (viewport.scrollTop = 0));
-  await page.page.locator(".message", { hasText: "Answer 1." }).first().waitFor();
+  await scrollTo(page, page.page.locator(".message", { hasText: "Answer 1." }).first());
   assert.equal(await page.page.locator(".message").count(), 2 * TURNS);
   assert.equal(await page.page.getByRole("button", { name: "Retry", exact: true }).count(), 1, "only the last answer is replaced");
   await page.answer.getByRole("button", { name: "Retry", exact: true }).waitFor();
@@ -154,11 +161,7 @@ async function earlier_messages_are_edited_and_retried_in_forks(browser, { serve
   await page.page.goto(`${server.url}/ui/${hash}`);
   await page.until("You said: And one more.");
   const early = page.page.locator(".message.assistant", { hasText: "Answer 2." }).first();
-  // The viewport follows the last message until the earlier ones are read.
-  await eventually(async () => {
-    await page.page.locator(".viewport").evaluate((viewport) => (viewport.scrollTop = 0));
-    return (await early.count()) > 0;
-  }, "the earlier messages are not drawn");
+  await scrollTo(page, early);
   await early.hover();
   await early.getByRole("button", { name: "Retry in a fork" }).click();
   await page.page.waitForURL((url) => !url.href.includes(thread));
