@@ -252,6 +252,26 @@ fn calls_of_two_members_with_one_id_are_two_cards() {
 }
 
 #[test]
+fn the_duration_of_a_call_is_that_of_the_log() {
+    let at = |event: RunEvent, ms: i64| RunEvent { at: Some(Timestamp(ms)), ..event };
+    let durations = |events: &[RunEvent]| {
+        let facts = parts(events).into_iter().filter_map(|part| match part {
+            ChatPart::Data { name: "tool-duration", data, lasting: true } => Some(data),
+            _ => None,
+        });
+        facts.collect::<Vec<_>>()
+    };
+    let events = [requests("a", 1), at(starts(1, "look", 1), 1_000), at(ends(1, "one"), 3_500)];
+    assert_eq!(durations(&events), [json!({"toolCallId": "call_1", "durationMs": 2_500})]);
+    // A call that was made again took the time of the last one.
+    let again = at(starts(1, "look", 1), 3_000);
+    let events = [&events[..2], &[again], &events[2..]].concat();
+    assert_eq!(durations(&events), [json!({"toolCallId": "call_1", "durationMs": 500})]);
+    // The call was made by an earlier build, or before the events that are read.
+    assert_eq!(durations(&[requests("a", 1), at(ends(1, "one"), 9)]), [] as [Value; 0]);
+}
+
+#[test]
 fn a_call_of_a_member_has_not_the_card_of_the_call_that_asked_the_member() {
     let events = [
         requests("lead", 1),
