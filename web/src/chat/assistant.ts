@@ -63,11 +63,12 @@ function note(follower: Follower, fact: Fact): void {
   if (typeof id === "string") follower.run = id;
 }
 
+/** Cancels a run, and reads what it left once it has ended: its last words, and the calls that it had begun. */
 function cancel(thread: string, follower: Follower): void {
   const run = follower.run;
   if (run === undefined) return;
   const path = { thread_id: thread, run_id: run };
-  request("POST /threads/{thread_id}/runs/{run_id}/cancel", { path, body: {} }).catch(follower.onError);
+  request("POST /threads/{thread_id}/runs/{run_id}/cancel", { path, query: { wait: "1" }, body: {} }).then(follower.onStale, follower.onError);
 }
 
 /** Number of turns at the end of a thread that the runtime has: each change of one costs time for all of them. */
@@ -134,7 +135,7 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
    * Sends messages, and keeps the response for the runtime. The page shows nothing of them before the server
    * took them.
    */
-  private async send(messages: object[], more: { trigger?: string } = {}): Promise<void> {
+  private async send(messages: object[], more: { trigger?: "regenerate-message" | "continue-message" } = {}): Promise<void> {
     const { agent, thread: threadId } = this.chat;
     const controller = new AbortController();
     const body = { threadId, model: this.model, messages, ...more };
@@ -163,6 +164,17 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
       return;
     }
     // The runtime continues a message when all its questions are answered.
+    this.readAgain();
+  }
+
+  /** Goes on with the last answer, whose run was stopped or failed. Rejects if the server does not take that. */
+  async goOn(): Promise<void> {
+    await this.send([], { trigger: "continue-message" });
+    this.readAgain();
+  }
+
+  /** Reads the messages in place of the response to what was sent. */
+  private readAgain(): void {
     this.taken?.controller.abort();
     this.taken = undefined;
     this.follower.onStale();

@@ -41,6 +41,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
       answer: (call, answer) => own.answer(runtime, call, answer),
       refuse,
       retry: (message) => void own.retry(runtime, message).catch(refuse),
+      goOn: () => void own.goOn().catch(refuse),
       retryInFork: (answer) => {
         const request = requestOf(runtime, answer) ?? storedRequestOf(before.current, answer);
         if (!request || request.text === "") return toast({ text: "The request of this answer has no text; edit it instead." });

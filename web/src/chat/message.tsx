@@ -5,11 +5,12 @@ import {
   type ReasoningMessagePartProps,
   type TextMessagePartProps,
 } from "@assistant-ui/react";
-import { useState, type FormEvent, type KeyboardEvent } from "react";
+import { Fragment, useState, type FormEvent, type KeyboardEvent } from "react";
 import { copyText } from "../shared/copy";
 import { Explained } from "../shared/explained";
 import { CARDS } from "../tools";
 import { ToolCard } from "../tools/card";
+import { useUnknownCalls, type UnknownCall } from "../tools/unknown";
 import { useActions } from "./context";
 import { FileView, TextFileView, withoutFiles } from "./files";
 import { LONG, LongText } from "./long-text";
@@ -144,7 +145,10 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
   const error = status?.type === "incomplete" && status.reason === "error" ? errorText(status.error) : undefined;
   // A copy has no checkpoints of the messages that it came with.
   const isCopied = message.metadata.custom["isCopied"] === true;
-  const isReplaceable = !isEarlier && message.isLast && !isCopied;
+  const unknown = useUnknownCalls().filter(({ mayHaveActed }) => mayHaveActed);
+  // To answer again could make such a call again.
+  const isUnsettled = status?.type === "incomplete" && unknown.length > 0;
+  const isReplaceable = !isEarlier && message.isLast && !isCopied && !isUnsettled;
   const hasEnded = status?.type === "complete" || status?.type === "incomplete";
   return (
     <footer>
@@ -159,6 +163,7 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
         </p>
       )}
       {status?.type === "incomplete" && status.reason === "cancelled" && <p className="stopped">Stopped</p>}
+      {isUnsettled && <Unsettled calls={unknown} isLast={message.isLast && !isEarlier} />}
       {status?.type !== "running" && (
         <div className="acts">
           <Copy />
@@ -167,7 +172,7 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
               Retry
             </button>
           )}
-          {!isReplaceable && (isEarlier || !message.isLast) && !isCopied && !isBusy && (
+          {!isReplaceable && !isUnsettled && (isEarlier || !message.isLast) && !isCopied && !isBusy && (
             <button className="quiet" title="Answers the same request again, in a fork of the thread" onClick={() => retryInFork(message.id)}>
               Retry in a fork
             </button>
@@ -175,6 +180,31 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
         </div>
       )}
     </footer>
+  );
+}
+
+/** Says that calls may have been made, and leads to the question what happened to them. */
+function Unsettled({ calls, isLast }: { calls: UnknownCall[]; isLast: boolean }) {
+  const { goOn } = useActions();
+  const isBusy = useAuiState((state) => state.thread.isRunning);
+  const names = [...new Set(calls.map(({ toolName }) => toolName))];
+  return (
+    <div className="problem" role="alert">
+      <p>
+        {names.map((name, at) => (
+          <Fragment key={name}>
+            {at > 0 && ", "}
+            <code>{name}</code>
+          </Fragment>
+        ))}{" "}
+        may have been made: it was begun, and ended without a result. Look at the other side before you ask for it again.
+      </p>
+      {isLast && !isBusy && (
+        <div className="actions">
+          <button onClick={goOn}>Say what happened</button>
+        </div>
+      )}
+    </div>
   );
 }
 

@@ -5,7 +5,7 @@ import { differences } from "../shared/diff";
 import { go } from "../shared/route";
 import { clock } from "../shared/time";
 import { toast } from "../shared/toast";
-import { copyThread } from "../threads/data";
+import { copyThread, statusOf } from "../threads/data";
 import { readState, useLoaded, type Loaded } from "./data";
 import { DiffTree, ValueTree } from "./tree";
 import { dueAt, wordsOf } from "./words";
@@ -33,7 +33,7 @@ export function Checkpoints({ thread, found, all, hasMore, onMore }: Props) {
           <li key={id}>
             <button aria-expanded={isOpen} onClick={() => setChosen(isOpen ? undefined : id)}>
               <span>
-                {wordsOf(checkpoint, all)} <span className="due">{dueAt(checkpoint)}</span>
+                {wordsOf(checkpoint, all)} <span className="due">{dueAt(checkpoint, checkpoint === all[0] ? statusOf(thread) : "done")}</span>
               </span>
               {checkpoint.created_at && <time dateTime={checkpoint.created_at}>{clock(checkpoint.created_at)}</time>}
             </button>

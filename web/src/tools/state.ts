@@ -2,8 +2,9 @@ import { useAuiState, type ToolCallMessagePartProps } from "@assistant-ui/react"
 import type { Json, JsonObject } from "../api/types";
 import { useFacts } from "../chat/assistant";
 import { wordsOf } from "../question/answer";
+import { useUnknownCalls } from "./unknown";
 
-export type CallStatus = "running" | "waiting" | "done" | "failed" | "refused" | "open";
+export type CallStatus = "running" | "waiting" | "done" | "failed" | "refused" | "open" | "unknown";
 
 interface CallState {
   status: CallStatus;
@@ -20,6 +21,7 @@ interface LateResult {
 /** Returns the state of a call; its result is in the call, or beside the message if it came later. */
 export function useCallState({ toolCallId, result, isError }: ToolCallMessagePartProps): CallState {
   const facts = useFacts();
+  const unknown = useUnknownCalls().find((call) => call.toolCallId === toolCallId);
   const message = useAuiState((state) => state.message.status?.type);
   const fact = facts.find(
     ({ name, data }) => name === "tool-result" && (data as unknown as LateResult).toolCallId === toolCallId,
@@ -28,6 +30,7 @@ export function useCallState({ toolCallId, result, isError }: ToolCallMessagePar
   const approval = useApproval(toolCallId);
   const late = fact?.data as unknown as LateResult | undefined;
   const found = result === undefined ? late?.result : (result as Json);
+  if (unknown) return { status: unknown.mayHaveActed ? "unknown" : "open", result: undefined };
   if (found !== undefined) {
     const hasFailed = result === undefined ? late?.isError : isError;
     // The result of a call that a person decided not to make is what the person said.

@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 use weftwork_types::TaskId;
 use weftwork_types::canonical::first_128;
 use weftwork_types::event::{TextSource, ToolCallPart};
+use weftwork_types::tool::ToolFailure;
+use weftwork_types::tool::code::OUTCOME_UNKNOWN;
 
 /// The calls of a message.
 #[derive(Debug, Default)]
@@ -75,6 +77,8 @@ struct Call {
     is_accepted: bool,
     /// Task that makes the call; `None` before it begins.
     task: Option<TaskId>,
+    /// `true` once its tool may have been called.
+    is_begun: bool,
     /// Namespace of the graph of the call, if it is known.
     ns: Option<String>,
 }
@@ -184,6 +188,9 @@ impl Calls {
         call.close(to);
         let CallEnd { value: result, is_error } = end;
         let id = call.shown.clone();
+        if is_error && result["code"] == OUTCOME_UNKNOWN.0 {
+            to.push(call.unknown_outcome());
+        }
         if !call.is_with_client(&self.held) {
             // Readers refuse a result of a call that this response does not have.
             let data = json!({
@@ -209,7 +216,7 @@ impl Calls {
         self.known.retain_mut(|call| {
             let void = is_void(call);
             if void {
-                call.fail("the attempt that requested the call failed", to);
+                call.fail(not_made("the attempt that requested the call failed"), to);
             }
             !void
         });
@@ -218,11 +225,25 @@ impl Calls {
     /// Ends all calls without a result: the run ended, and makes them no more.
     pub(super) fn end(&mut self, to: &mut Vec<ChatPart>) {
         for call in self.known.iter_mut().filter(|call| !call.has_result) {
+            let failure = match call.is_begun {
+                true => json!(ToolFailure::outcome_unknown(&call.name)),
+                false => not_made("the run ended before the call was made"),
+            };
             if call.is_with_client(&self.held) {
-                call.fail("the run ended before the call was made", to);
+                call.fail(failure, to);
             } else {
                 call.has_result = true;
             }
+            if call.is_begun {
+                to.push(call.unknown_outcome());
+            }
+        }
+    }
+
+    /// Notes that the tool of a call may have been called.
+    pub(super) fn begin(&mut self, id: &str, task: Option<TaskId>) {
+        if let Some(index) = self.find_ended(id, task) {
+            self.known[index].is_begun = true;
         }
     }
 
@@ -353,6 +374,7 @@ impl Call {
             by: None,
             is_accepted: false,
             task: None,
+            is_begun: false,
             ns: None,
         }
     }
@@ -389,12 +411,22 @@ impl Call {
         });
     }
 
-    fn fail(&mut self, reason: &str, to: &mut Vec<ChatPart>) {
+    fn fail(&mut self, result: Value, to: &mut Vec<ChatPart>) {
         self.close(to);
         self.has_result = true;
-        let result = json!({"error_code": "unavailable", "safe_message": reason});
         to.push(ChatPart::CallResult { id: self.shown.clone(), result, is_error: true });
     }
+
+    /// Returns the fact that nobody knows if the call took effect.
+    fn unknown_outcome(&self) -> ChatPart {
+        let data = json!({"toolCallId": self.shown, "toolName": self.name});
+        ChatPart::Data { name: "unknown-outcome", data, lasting: true }
+    }
+}
+
+/// Returns the error object of a call that was not made.
+fn not_made(reason: &str) -> Value {
+    json!({"error_code": "unavailable", "safe_message": reason})
 }
 
 /// Returns the part of the JSON text of arguments that pieces did not have; nothing if the pieces

@@ -20,6 +20,9 @@ use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{RunOutcome, RunRef};
 use weftwork_types::{InterruptId, TaskId};
 
+/// Code of the result with which a call ends that was cut off.
+const CUT_OFF: &str = "W0412";
+
 /// The state of a message. It spans a run and the runs that continue it: answers to the questions at
 /// which it ended, and wakes. Feed each run in order: [`run`](Self::run), its events, and
 /// [`pause`](Self::pause) or [`end`](Self::end).
@@ -155,10 +158,16 @@ impl ChatMessage {
         match &event.event {
             AiEvent::AttemptReset(reset) => self.reset(reset),
             AiEvent::MessageFinal { message } => self.message(message),
-            AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, ns, .. } => {
+            AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, ns, charged } => {
                 self.open_step();
                 let named = Named { id: tool_call_id.as_str(), name: tool_name, args };
                 self.add_call(Origin { maker: Maker::Run(*task), ns: Some(ns) }, named);
+                if *charged {
+                    self.calls.begin(named.id, *task);
+                }
+            }
+            // The call was cut off. Its result may come with a later run of the message.
+            AiEvent::ToolCallResult { result, is_error: true, .. } if result["code"] == CUT_OFF => {
             }
             AiEvent::ToolCallResult { tool_call_id, result, is_error, task } => {
                 let end = CallEnd { value: result.clone(), is_error: *is_error };

@@ -219,6 +219,32 @@ fn ends(task: u128, result: &str) -> RunEvent {
     RunEvent::durable(1, Timestamp(0), event)
 }
 
+#[test]
+fn a_call_that_was_cut_off_has_an_unknown_outcome_unless_a_later_run_has_its_result() {
+    let is_fact = |part: &ChatPart| matches!(part, ChatPart::Data { name: "unknown-outcome", .. });
+    let cut = |code: &str| {
+        let mut end = ends(1, "");
+        let AiEvent::ToolCallResult { result, is_error, .. } = &mut end.event else { panic!() };
+        *result = json!({"error_code": "execution", "safe_message": "cut off", "code": code});
+        *is_error = true;
+        end
+    };
+    let mut events = vec![requests("a", 1), starts(1, "look", 1), cut("W0412")];
+    let found = parts(&events);
+    assert!(found.iter().any(is_fact), "{found:?}");
+    let result = found.iter().find_map(|part| match part {
+        ChatPart::CallResult { result, is_error: true, .. } => Some(result["code"].clone()),
+        _ => None,
+    });
+    assert_eq!(result, Some(json!("W0413")));
+    events.push(ends(1, "found"));
+    let found = parts(&events);
+    assert!(!found.iter().any(is_fact), "{found:?}");
+    // A call that a person gave up, and one that was not begun.
+    assert!(parts(&[requests("a", 1), starts(1, "look", 1), cut("W0413")]).iter().any(is_fact));
+    assert!(!parts(&[requests("a", 1)]).iter().any(is_fact));
+}
+
 /// The cards of a response: tool, arguments and result of each.
 fn cards(events: &[RunEvent]) -> Vec<Value> {
     let mut cards = BTreeMap::<String, Vec<Value>>::new();

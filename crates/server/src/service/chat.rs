@@ -20,7 +20,7 @@ use weftwork_store::{Base, InterruptRow, RunRow, ThreadRow, by_execution};
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::{Message, Part, Role};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef, RunStatus};
 use weftwork_types::{InterruptId, MessageId, RunId, ThreadId};
 
 /// End of the id of a user's message, after the id of its run.
@@ -51,7 +51,12 @@ pub(crate) struct StoredTurn {
 #[derive(Debug)]
 enum Turn {
     Says(Vec<Part>),
-    Answers { answers: BTreeMap<InterruptId, Value>, is_typed: bool },
+    Answers {
+        answers: BTreeMap<InterruptId, Value>,
+        is_typed: bool,
+    },
+    /// Goes on with the last answer, whose run was stopped or failed.
+    Continues,
 }
 
 impl Service {
@@ -94,9 +99,9 @@ impl Service {
         options.multitask = Multitask::Reject;
         options.run_model = match &request.model {
             Some(id) => self.offered_model(id)?,
-            // The run continues with the model of the run that asked.
-            None if matches!(turn, Turn::Answers { .. }) => self.last_model(&thread).await?,
-            None => None,
+            None if matches!(turn, Turn::Says(_)) => None,
+            // The run continues with the model of the run before it.
+            None => self.last_model(&thread).await?,
         };
         let is_repeated = earlier.is_some();
         if let Some(earlier) = earlier {
@@ -117,6 +122,7 @@ impl Service {
                 (input_of_message(&hosted, id, parts)?, false)
             }
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
+            Turn::Continues => (RunInput::Continue, false),
         };
         let begun = self.begin_run(&hosted, &thread, input, options).await?;
         // The run of a repeated request is in the log already.
@@ -186,6 +192,9 @@ impl Service {
     /// which has changed since: its message, or its text as the answer to the question that the run
     /// answered. `None` for results of calls, which the thread reports as answered.
     async fn repeated_turn(&self, earlier: &RunRow, request: &ChatRequest) -> Result<Option<Turn>> {
+        if earlier.new.input == RunInput::Continue {
+            return Ok(Some(Turn::Continues));
+        }
         let Some(answers) = earlier.new.input.answers_by_id() else {
             return required_message(request).map(Turn::Says).map(Some);
         };
@@ -205,6 +214,9 @@ impl Service {
         if row.status.is_some_and(|status| !status.is_final()) {
             // An answer that was given already says more than that its run is busy.
             return Err(cards.answered(&rows, request).unwrap_or_else(ApiError::busy));
+        }
+        if request.continues {
+            return self.check_cut(&row.id).await.map(|()| Turn::Continues);
         }
         if request.replaces != Replaces::Nothing {
             // The questions go with the answer that is replaced.
@@ -244,6 +256,21 @@ impl Service {
                  call, or by its id",
                 several.len()
             ))),
+        }
+    }
+
+    /// Refuses to continue an answer that was not cut off.
+    ///
+    /// # Errors
+    /// Status 409.
+    async fn check_cut(&self, thread: &ThreadId) -> Result<()> {
+        let runs = self.live_runs(thread).await?;
+        match runs.last().map(|last| last.status) {
+            Some(RunStatus::Cancelled | RunStatus::Failed) => Ok(()),
+            _ => Err(ApiError::conflict(
+                "the last answer was neither stopped nor did it fail, so there is nothing to continue; \
+                 say something new",
+            )),
         }
     }
 

@@ -595,6 +595,8 @@ async fn clients_of_langgraph_see_an_approval_as_the_middleware_has_it() {
 #[tokio::test]
 async fn bodies_that_are_no_chat_are_refused() {
     let client = client().await;
+    say(&client, "done", json!([user("Where is order A1003?")])).await;
+    let goes_on = json!({"threadId": "done", "trigger": "continue-message", "messages": []});
     for (path, body, status, says) in [
         ("/chat/desk", json!({}), 422, "`messages`"),
         ("/chat/desk", json!({"messages": []}), 409, "nothing new"),
@@ -606,6 +608,7 @@ async fn bodies_that_are_no_chat_are_refused() {
             "`file`",
         ),
         ("/chat/desk", json!({"threadId": "a\nb", "messages": [user("x")]}), 422, "thread id"),
+        ("/chat/desk", goes_on, 409, "nothing to continue"),
         ("/chat/nobody", json!({"messages": [user("x")]}), 422, "nobody"),
         ("/chat/desk?protocol=morse", json!({"messages": [user("x")]}), 422, "morse"),
     ] {
