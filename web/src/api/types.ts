@@ -137,5 +137,7 @@ export interface StoredMessage {
     usage?: Usage;
     /** Checkpoint before a message of the user; `null` for the first one. */
     checkpointId?: string | null;
+    /** Run that stands in the place of the message, if it was replaced. */
+    replacedBy?: string;
   } | null;
 }

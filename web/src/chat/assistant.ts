@@ -13,7 +13,7 @@ import {
 } from "@assistant-ui/react";
 import { AssistantMessageAccumulator, UIMessageStreamDecoder } from "assistant-stream";
 import { asAsyncIterableStream } from "assistant-stream/utils";
-import { json, request } from "../api/http";
+import { HttpError, json, request } from "../api/http";
 import type { Call, Json, StoredMessage } from "../api/types";
 import { fromStored } from "./stored";
 
@@ -51,24 +51,17 @@ function pathOf({ agent, thread }: ChatThread) {
   return { agent, thread_id: thread };
 }
 
-interface Follower extends ChatEvents {
-  /** Run that the stream is of, for its cancellation. */
-  run?: string;
+/** Cancels the run of a thread, and reads what it left once it has ended: its last words, and the calls that it had begun. */
+function cancel(chat: ChatThread, { onStale, onError }: ChatEvents): void {
+  request("POST /chat/{agent}/{thread_id}/cancel", { path: pathOf(chat), query: { wait: "1" } }).then(onStale, (error: Error) =>
+    // It has ended by itself.
+    error instanceof HttpError && error.status === 404 ? onStale() : onError(error),
+  );
 }
 
-function note(follower: Follower, fact: Fact): void {
-  follower.onFact(fact);
-  if (fact.name !== "run") return;
-  const id = (fact.data as { runId?: unknown } | null)?.runId;
-  if (typeof id === "string") follower.run = id;
-}
-
-/** Cancels a run, and reads what it left once it has ended: its last words, and the calls that it had begun. */
-function cancel(thread: string, follower: Follower): void {
-  const run = follower.run;
-  if (run === undefined) return;
-  const path = { thread_id: thread, run_id: run };
-  request("POST /threads/{thread_id}/runs/{run_id}/cancel", { path, query: { wait: "1" }, body: {} }).then(follower.onStale, follower.onError);
+/** Reads the messages of a thread that were replaced. */
+export function replacedOf(chat: ChatThread): Promise<StoredMessage[]> {
+  return json("GET /chat/{agent}/{thread_id}", { path: pathOf(chat), query: { replaced: "true" } });
 }
 
 /** Number of turns at the end of a thread that the runtime has: each change of one costs time for all of them. */
@@ -97,13 +90,15 @@ const CUT = "The connection was cut. The answer is read again when the server is
 class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   /** Takes the messages that the runtime does not get. */
   onEarlier: (messages: StoredMessage[]) => void = () => {};
+  /** Takes the messages that were replaced. */
+  onReplaced: (messages: StoredMessage[]) => void = () => {};
   /** The model of the next answers; that of the agent without one. */
   model: string | undefined;
   private taken: Taken | undefined;
 
   constructor(
     readonly chat: ChatThread,
-    readonly follower: Follower,
+    readonly follower: ChatEvents,
   ) {}
 
   async load() {
@@ -113,6 +108,7 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     });
     const first = stored[0];
     if (first && turnsIn(stored) >= TURNS) void this.loadEarlier(first.id);
+    void this.loadReplaced();
     const messages = ExportedMessageRepository.fromArray(stored.map(fromStored));
     return { ...messages, unstable_resume: stored.at(-1)?.role === "user" };
   }
@@ -126,6 +122,15 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     try {
       const all = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path: pathOf(this.chat) });
       this.onEarlier(all.slice(0, Math.max(0, all.findIndex((message) => message.id === id))));
+    } catch (error) {
+      this.follower.onError(error as Error);
+    }
+  }
+
+  /** Reads the messages that were replaced. */
+  private async loadReplaced(): Promise<void> {
+    try {
+      this.onReplaced(await replacedOf(this.chat));
     } catch (error) {
       this.follower.onError(error as Error);
     }
@@ -188,6 +193,7 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     const said = runtime.thread.getState().messages.find(({ id }) => id === parentId);
     await this.send([{ role: "user", content: said?.content.map(partOf) ?? [] }], { trigger: "regenerate-message" });
     answer.reload();
+    void this.loadReplaced();
   }
 
   async *run({ abortSignal }: ChatModelRunOptions): AsyncGenerator<ChatModelRunResult, void, unknown> {
@@ -221,11 +227,11 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     const { chat, follower } = this;
     if (body === null) return;
     const stop = () => {
-      if (!(signal.reason as { detach?: boolean } | undefined)?.detach) cancel(chat.thread, follower);
+      if (!(signal.reason as { detach?: boolean } | undefined)?.detach) cancel(chat, follower);
     };
     signal.addEventListener("abort", stop, { once: true });
     try {
-      const decoder = new UIMessageStreamDecoder({ onData: (fact) => note(follower, fact as Fact) });
+      const decoder = new UIMessageStreamDecoder({ onData: (fact) => follower.onFact(fact as Fact) });
       const stream = body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
       yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;
       follower.onEnd();
@@ -282,7 +288,7 @@ export function countAfter(runtime: AssistantRuntime, message: string): number |
 }
 
 export function conversationOf(chat: ChatThread, events: ChatEvents): Conversation {
-  return new Conversation(chat, { ...events });
+  return new Conversation(chat, events);
 }
 
 /** Returns the facts that the current message has. */

@@ -10,6 +10,7 @@ import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
 import { forkBefore } from "./fork";
 import { Messages } from "./messages";
+import { ReplacedContext } from "./replaced";
 import { storedRequestOf } from "./stored";
 import { drafts, firstTexts, take } from "./texts";
 import { ThreadTokens } from "./tokens";
@@ -25,7 +26,9 @@ interface Props {
 export function Conversation({ chat, thread, connected, onChange }: Props) {
   const [own] = useState(() => conversationOf(chat, connected.events));
   const [earlier, setEarlier] = useState<StoredMessage[]>([]);
+  const [replaced, setReplaced] = useState<StoredMessage[]>([]);
   own.onEarlier = setEarlier;
+  own.onReplaced = setReplaced;
   own.model = thread.metadata.model;
   const runtime = useChatRuntime(own);
   const at = useRef(thread);
@@ -50,13 +53,16 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
       fork,
     };
   }, [own, runtime, refuse]);
+  const shown = useMemo(() => ({ replaced, earlier }), [replaced, earlier]);
   const say = useCallback((text: string) => own.say(runtime, text), [own, runtime]);
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <ActionsContext value={actions}>
         <ThreadPrimitive.Root className="conversation" data-connection={connected.refused ? "refused" : connected.connection}>
           <ThreadPrimitive.Viewport className="viewport" tabIndex={0} role="log" aria-label="Messages">
-            <Messages earlier={earlier} />
+            <ReplacedContext value={shown}>
+              <Messages earlier={earlier} />
+            </ReplacedContext>
           </ThreadPrimitive.Viewport>
           {connected.refused && (
             <p className="problem refused" role="alert">
@@ -64,7 +70,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
             </p>
           )}
           <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse} />
-          <ThreadTokens earlier={earlier} />
+          <ThreadTokens stored={[...earlier, ...replaced]} />
           <FirstText thread={chat.thread} onSay={say} connected={connected} />
           <Watch thread={thread} onChange={onChange} connected={connected} />
         </ThreadPrimitive.Root>

@@ -3,6 +3,7 @@ import { json } from "../api/http";
 import type { StoredMessage, StoredPart, Thread } from "../api/types";
 import { fenced } from "../shared/fence";
 import { titleOf } from "../threads/data";
+import { replacedOf } from "./assistant";
 
 function block(value: unknown): string {
   return fenced(typeof value === "string" ? value : JSON.stringify(value, null, 2));
@@ -18,10 +19,11 @@ function markdownOfPart(part: StoredPart): string {
 }
 
 /** Returns messages as Markdown. */
-function markdownOf(title: string, agent: string, messages: StoredMessage[]): string {
-  const said = messages.map(({ role, parts }) => {
+function markdownOf(title: string, agent: string, messages: StoredMessage[], replaced: StoredMessage[]): string {
+  const said = [...messages, ...replaced].map(({ role, parts, metadata }) => {
     const texts = parts.map(markdownOfPart).map((text) => text.trim()).filter(Boolean);
-    return [`## ${role === "user" ? "User" : agent}`, ...texts].join("\n\n");
+    const mark = metadata?.replacedBy === undefined ? "" : " (replaced by another answer)";
+    return [`## ${role === "user" ? "User" : agent}${mark}`, ...texts].join("\n\n");
   });
   return `${[`# ${title}`, ...said].join("\n\n")}\n`;
 }
@@ -29,9 +31,12 @@ function markdownOf(title: string, agent: string, messages: StoredMessage[]): st
 /** Saves a thread as a file. */
 export async function exportThread(thread: Thread, agent: string, format: "json" | "md"): Promise<void> {
   const path = { agent, thread_id: thread.thread_id };
-  const messages = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path });
+  const [messages, replaced] = await Promise.all([
+    json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path }),
+    replacedOf({ agent, thread: thread.thread_id }),
+  ]);
   const title = titleOf(thread);
-  const text = format === "json" ? JSON.stringify({ thread, messages }, null, 2) : markdownOf(title, thread.metadata.graph_id ?? agent, messages);
+  const text = format === "json" ? JSON.stringify({ thread, messages, replaced }, null, 2) : markdownOf(title, thread.metadata.graph_id ?? agent, messages, replaced);
   const url = URL.createObjectURL(new Blob([text], { type: format === "json" ? "application/json" : "text/markdown" }));
   const anchor = document.createElement("a");
   anchor.href = url;

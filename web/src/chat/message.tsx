@@ -1,11 +1,13 @@
 import {
   MessagePrimitive,
+  ReadonlyThreadProvider,
+  ThreadPrimitive,
   useAuiState,
   type FileMessagePartProps,
   type ReasoningMessagePartProps,
   type TextMessagePartProps,
 } from "@assistant-ui/react";
-import { Fragment, useState, type FormEvent, type KeyboardEvent } from "react";
+import { Fragment, useMemo, useState, type FormEvent, type KeyboardEvent } from "react";
 import { copyText } from "../shared/copy";
 import { Explained } from "../shared/explained";
 import { CARDS } from "../tools";
@@ -14,7 +16,9 @@ import { useUnknownCalls, type UnknownCall } from "../tools/unknown";
 import { useActions } from "./context";
 import { FileView, TextFileView, withoutFiles } from "./files";
 import { LONG, LongText } from "./long-text";
+import { readOnly } from "./assistant";
 import { Markdown } from "./markdown";
+import { useReplaced, wordsOfAttempts } from "./replaced";
 
 function textOf(content: readonly { type: string; text?: string }[]): string {
   return content.flatMap((part) => (part.type === "text" ? (part.text ?? "") : [])).join("\n\n");
@@ -36,6 +40,15 @@ export function UserMessage() {
           </button>
         )}
       </div>
+    </MessagePrimitive.Root>
+  );
+}
+
+/** A message of the user that was replaced with its answer. */
+function ReplacedRequest() {
+  return (
+    <MessagePrimitive.Root className="message user" data-role="user">
+      <MessagePrimitive.Parts components={SAID} />
     </MessagePrimitive.Root>
   );
 }
@@ -109,6 +122,40 @@ export function EarlierAssistantMessage() {
   return <Spoken isEarlier />;
 }
 
+/** A message of the agent that was replaced. */
+function ReplacedAnswer() {
+  return (
+    <MessagePrimitive.Root className="message" data-role="replaced">
+      <MessagePrimitive.Parts components={PARTS} />
+      <Outcome />
+      <div className="acts">
+        <Copy />
+      </div>
+    </MessagePrimitive.Root>
+  );
+}
+
+const REPLACED = { UserMessage: ReplacedRequest, AssistantMessage: ReplacedAnswer };
+
+/** The answers in whose place the current one stands, closed until wanted. */
+function Attempts({ isEarlier }: { isEarlier: boolean }) {
+  const replaced = useReplaced(isEarlier);
+  const [isOpen, setIsOpen] = useState(false);
+  const messages = useMemo(() => readOnly(replaced), [replaced]);
+  const answers = replaced.filter(({ role }) => role === "assistant");
+  if (answers.length === 0) return null;
+  return (
+    <details className="attempts" open={isOpen} onToggle={(event) => setIsOpen(event.currentTarget.open)}>
+      <summary>{wordsOfAttempts(answers)}</summary>
+      {isOpen && (
+        <ReadonlyThreadProvider messages={messages}>
+          <ThreadPrimitive.Messages components={REPLACED} />
+        </ReadonlyThreadProvider>
+      )}
+    </details>
+  );
+}
+
 function Spoken({ isEarlier }: { isEarlier: boolean }) {
   const id = useAuiState((state) => state.message.id);
   return (
@@ -142,7 +189,6 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
   const isBusy = useAuiState((state) => state.thread.isRunning);
   const { retry, retryInFork } = useActions();
   const { status } = message;
-  const error = status?.type === "incomplete" && status.reason === "error" ? errorText(status.error) : undefined;
   // A copy has no checkpoints of the messages that it came with.
   const isCopied = message.metadata.custom["isCopied"] === true;
   const unknown = useUnknownCalls().filter(({ mayHaveActed }) => mayHaveActed);
@@ -152,17 +198,12 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
   const hasEnded = status?.type === "complete" || status?.type === "incomplete";
   return (
     <footer>
-      {error !== undefined && (
-        <div className="problem" role="alert">
-          <Explained text={error} />
-        </div>
-      )}
+      <Outcome />
       {status?.type === "running" && (
         <p className="working" role="status">
           Working…
         </p>
       )}
-      {status?.type === "incomplete" && status.reason === "cancelled" && <p className="stopped">Stopped</p>}
       {isUnsettled && <Unsettled calls={unknown} isLast={message.isLast && !isEarlier} />}
       {status?.type !== "running" && (
         <div className="acts">
@@ -179,7 +220,22 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
           )}
         </div>
       )}
+      <Attempts isEarlier={isEarlier} />
     </footer>
+  );
+}
+
+/** How a message ended, if it is not complete. */
+function Outcome() {
+  const status = useAuiState((state) => state.message.status);
+  if (status?.type !== "incomplete") return null;
+  if (status.reason === "cancelled") return <p className="stopped">Stopped</p>;
+  return (
+    status.reason === "error" && (
+      <div className="problem" role="alert">
+        <Explained text={errorText(status.error)} />
+      </div>
+    )
   );
 }
 

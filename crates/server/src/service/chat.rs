@@ -370,24 +370,47 @@ impl Service {
     ) -> Result<(ThreadRow, Vec<StoredTurn>)> {
         let thread = self.row(&self.thread_id(thread).await?).await?;
         let runs = self.runs_of_agent(agent, &thread.id).await?;
-        let mut turns: Vec<(StoredTurn, Vec<&RunRow>)> = Vec::new();
+        let mut turns: Vec<Vec<&RunRow>> = Vec::new();
         for row in &runs {
             match turns.last_mut() {
-                Some((_, of)) if continues_message(row) => of.push(row),
-                _ => {
-                    let said = self.said_in(row).unwrap_or_default();
-                    let base = row.base;
-                    turns.push((StoredTurn { said, base, runs: of_rows(Vec::new()) }, vec![row]));
-                }
+                Some(of) if continues_message(row) => of.push(row),
+                _ => turns.push(vec![row]),
             }
         }
-        if let Some((_, of)) = turns.last_mut()
-            && of.last().is_some_and(|row| !row.status.is_final())
-        {
-            of.clear();
+        let turn = |of: Vec<&RunRow>| self.turn_of(of.iter().copied());
+        Ok((thread, turns.into_iter().map(turn).collect()))
+    }
+
+    /// Returns the turns of a thread that were replaced or rolled back, oldest first, each with the
+    /// run that stands in its place.
+    pub(crate) async fn replaced_turns(
+        &self,
+        agent: &str,
+        thread: &str,
+    ) -> Result<Vec<(StoredTurn, RunId)>> {
+        let thread = self.row(&self.thread_id(thread).await?).await?;
+        let graph = self.hosted(self.chosen(agent).await?.record.graph())?.id;
+        let all = by_execution(self.store().runs(self.who(), &thread.id).await?);
+        let mut turns: Vec<(Vec<&RunRow>, RunId)> = Vec::new();
+        for row in all.iter().filter(|row| row.new.graph == graph && !is_update(row)) {
+            let Some(by) = find_replacing(&all, row) else { continue };
+            match turns.last_mut() {
+                Some((of, _)) if continues_message(row) => of.push(row),
+                _ => turns.push((vec![row], by)),
+            }
         }
-        let turns = turns.into_iter().map(|(turn, of)| StoredTurn { runs: of_rows(of), ..turn });
-        Ok((thread, turns.collect()))
+        Ok(turns.into_iter().map(|(of, by)| (self.turn_of(of.iter().copied()), by)).collect())
+    }
+
+    /// Returns the turn that some runs made. It has no runs while the last one goes on.
+    fn turn_of<'a>(&self, runs: impl Iterator<Item = &'a RunRow> + Clone) -> StoredTurn {
+        let first = runs.clone().next();
+        let is_over = runs.clone().last().is_none_or(|last| last.status.is_final());
+        StoredTurn {
+            said: first.and_then(|row| self.said_in(row)).unwrap_or_default(),
+            base: first.and_then(|row| row.base),
+            runs: of_rows(runs.filter(|_| is_over).collect()),
+        }
     }
 
     /// Returns the doubt about text of a run that another process executes, or has executed before
@@ -486,6 +509,16 @@ fn find_replaced(all: &[RunRow], live: &[RunRow], request: &ChatRequest) -> Opti
     let mut after = live.iter().skip(before + 1);
     let next = after.find(|row| !continues_message(row));
     Some(next.map_or(Replaced::Nothing, |row| Replaced::From(row.new.at.run.clone())))
+}
+
+/// Returns the run that stands in the place of a run that was replaced or rolled back.
+fn find_replacing(all: &[RunRow], row: &RunRow) -> Option<RunId> {
+    let mut by = row.rolled_back_by.as_ref()?;
+    let of = |id: &RunId| all.iter().find(|row| row.new.at.run == *id)?.rolled_back_by.as_ref();
+    while let Some(next) = of(by) {
+        by = next;
+    }
+    Some(by.clone())
 }
 
 fn no_place() -> ApiError {

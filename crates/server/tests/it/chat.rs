@@ -148,6 +148,19 @@ async fn a_message_that_is_sent_again_with_its_key_has_its_first_answer() {
     }
     let runs = client.get("/threads/t/runs").await.json();
     assert_eq!(runs.as_array().map(Vec::len), Some(3), "the replaced one is not listed: {runs}");
+    let all = client.get("/threads/t/runs?replaced=true").await.json();
+    let all = all.as_array().expect("a list");
+    let [replaced] =
+        all.iter().filter(|run| run["replaced_by"].is_string()).collect::<Vec<_>>()[..]
+    else {
+        panic!("{all:?}")
+    };
+    assert_eq!(all.len(), 4);
+    let log = format!("/threads/t/runs/{}/log", replaced["run_id"].as_str().expect("an id"));
+    assert_eq!(client.get(&log).await.json()["status"], "completed");
+    let messages = client.get("/chat/desk/t?replaced=true").await.json();
+    let by = |index: usize| &messages[index]["metadata"]["replacedBy"];
+    assert_eq!((by(0), by(1), by(2)), (&replaced["replaced_by"], by(0), &Value::Null));
 }
 
 #[tokio::test]
