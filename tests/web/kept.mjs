@@ -3,6 +3,9 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { eventually, Page } from "./browser.mjs";
 
+/** The address to which texts and decisions are sent. */
+const CHAT = /\/chat\/[^/]+$/;
+
 const paid = (server, order) => server.payments().filter((one) => one === order).length;
 
 /** Begins a payment, and stops the run inside of the call. */
@@ -111,8 +114,177 @@ async function an_answer_that_was_replaced_keeps_its_calls_its_runs_and_its_cost
   await page.close();
 }
 
+/** Loses the reply to the next request of a page to an address: the server takes the request. */
+async function loseReply(page, address) {
+  let isLost = false;
+  await page.page.route(address, async (route) => {
+    if (isLost || route.request().method() !== "POST") return route.fallback();
+    isLost = true;
+    await route.fetch();
+    await route.abort("connectionreset");
+  });
+}
+
+/** Loses the next request of a page to an address. */
+async function loseRequest(page, address) {
+  await page.page.route(address, (route) => (route.request().method() === "POST" ? route.abort("connectionreset") : route.fallback()), { times: 1 });
+}
+
+async function a_decision_whose_reply_was_lost_is_the_own_one(browser, { server, model }) {
+  for (const [at, place] of ["chat", "inbox"].entries()) {
+    const seconds = 0.041 + at / 1000;
+    model.when(`careful ${place}`, (results) => (results === 0 ? { calls: [["lab__careful", { seconds }]] } : "It is over."));
+    const page = await Page.begin(browser, server, `Please, careful ${place}`);
+    const card = page.page.getByRole("region", { name: "Approval of lab/careful" });
+    await card.waitFor();
+    const { thread } = page;
+    const address = place === "chat" ? CHAT : "**/respond";
+    if (place === "inbox") {
+      await page.page.getByRole("link", { name: /^Inbox/ }).click();
+      await page.page.locator(".waiting button", { hasText: `lab/careful ${seconds}` }).click();
+    }
+    // A request that the server never got is not sent, and the question stays.
+    await loseRequest(page, address);
+    await card.getByRole("button", { name: "Approve" }).click();
+    await card.getByRole("alert").getByText("Not sent: the server did not answer. Try again.").waitFor();
+    assert.equal((await server.json("GET", `/interrupts?thread_id=${thread}`)).length, 1);
+    await loseReply(page, address);
+    await card.getByRole("button", { name: "Approve" }).click();
+    await card.waitFor({ state: "detached" });
+    if (place === "inbox") await page.page.getByText("Answered by local: Approved.").waitFor();
+    else await page.status("Done");
+    await page.page.waitForTimeout(4_000);
+    assert.equal(await page.page.getByText(/Not sent|Answered first/).count(), 0, place);
+    assert.equal((await server.json("GET", `/interrupts?answered=true&thread_id=${thread}`)).length, 1);
+    await page.close();
+  }
+}
+
+async function a_message_whose_reply_was_lost_is_there_once(browser, { server, model }) {
+  model.when("say it once", "Once is enough.");
+  const page = await Page.begin(browser, server, "Good day");
+  await page.until("You said: Good day");
+  await page.status("Done");
+  const input = page.page.getByRole("textbox", { name: "Your message" });
+  await loseRequest(page, CHAT);
+  await page.say("Please say it once");
+  await page.page.getByRole("alert").getByText("Not sent: the server did not answer. Try again.").waitFor();
+  assert.equal(await input.inputValue(), "Please say it once");
+  await loseReply(page, CHAT);
+  await page.page.getByRole("button", { name: "Send" }).click();
+  await page.until("Once is enough.");
+  assert.equal(await page.page.getByText("Not sent").count(), 0);
+  assert.equal(await input.inputValue(), "", "what was sent is not in the input");
+  assert.equal((await server.messages(page.thread)).length, 4);
+  await page.close();
+}
+
+async function calls_of_one_message_are_approved_together_in_the_inbox(browser, { server, model }) {
+  const calls = [1, 2, 3].map((at) => ["lab__careful", { seconds: 0.05 + at / 1000 }]);
+  model.when("careful three times", (results) => (results === 0 ? { calls } : `All ${results} are done.`));
+  const page = await Page.begin(browser, server, "Please, careful three times");
+  const { thread } = page;
+  await page.page.getByRole("region", { name: "Approval of lab/careful" }).nth(2).waitFor();
+  await page.page.getByRole("link", { name: /^Inbox/ }).click();
+  for (const [, { seconds }] of calls) await page.page.getByLabel(`Select lab/careful ${seconds}`).check();
+  await page.page.getByRole("heading", { name: "May the agent make 3 calls of lab/careful?" }).waitFor();
+  await page.page.getByRole("button", { name: "Approve 3 calls" }).click();
+  await page.page.getByText("Answered by local: Approved.").waitFor();
+  assert.equal(await page.page.getByText(/Not sent|Decided already/).count(), 0);
+  const answered = await server.json("GET", `/interrupts?answered=true&thread_id=${thread}`);
+  assert.deepEqual(answered.map(({ answer }) => answer.approved), [true, true, true]);
+  await page.page.getByRole("link", { name: "Open the thread" }).click();
+  await page.until("All 3 are done.");
+  await page.close();
+}
+
+async function the_heading_of_several_calls_counts_those_that_are_open(browser, { server, model }) {
+  const threads = [];
+  for (const number of [1, 2, 3]) {
+    const seconds = 0.06 + number / 1000;
+    model.when(`careful number ${number}`, (results) => (results === 0 ? { calls: [["lab__careful", { seconds }]] } : "It is over."));
+    const asking = await Page.begin(browser, server, `Please, careful number ${number}`);
+    await asking.page.getByRole("region", { name: "Approval of lab/careful" }).waitFor();
+    threads.push(asking.thread);
+    await asking.close();
+  }
+  const page = await Page.enter(browser, server, { hash: "#/inbox" });
+  for (const number of [1, 2, 3]) await page.page.getByLabel(`Select lab/careful ${0.06 + number / 1000}`).check();
+  const several = page.page.getByRole("region", { name: "Several calls" });
+  await several.getByRole("heading", { name: "May the agent make 3 calls of lab/careful?" }).waitFor();
+  const [one] = await server.json("GET", `/interrupts?thread_id=${threads[0]}`);
+  await server.json("POST", `/interrupts/${one.id}/respond`, { type: "approve" });
+  await several.getByRole("heading", { name: "May the agent make 2 calls of lab/careful?" }).waitFor();
+  await several.getByText("Decided already").waitFor();
+  await page.accessible("several-calls");
+  await several.getByRole("button", { name: "Reject 2 calls" }).click();
+  await several.getByRole("button", { name: "Reject", exact: true }).click();
+  await several.waitFor({ state: "detached" });
+  for (const thread of threads.slice(1)) assert.equal((await server.json("GET", `/interrupts?answered=true&thread_id=${thread}`))[0].answer.approved, false);
+  await page.close();
+}
+
+async function a_question_waits_while_the_call_of_another_one_is_made(browser, { server, model }) {
+  const calls = [1, 2].map((at) => ["lab__careful", { seconds: 60 + at }]);
+  model.when("careful one by one", (results) => (results === 0 ? { calls } : "Both are done."));
+  const page = await Page.begin(browser, server, "Please, careful one by one");
+  const { thread } = page;
+  const card = page.page.getByRole("region", { name: "Approval of lab/careful" });
+  await card.nth(1).waitFor();
+  await page.page.getByRole("link", { name: /^Inbox/ }).click();
+  await page.page.locator(".waiting button", { hasText: "lab/careful 62" }).click();
+  await card.getByText("62", { exact: true }).waitFor();
+  const first = (await server.json("GET", `/interrupts?thread_id=${thread}`)).find(({ call }) => call.args.args.seconds === 61);
+  await server.json("POST", `/interrupts/${first.id}/respond`, { type: "approve" });
+  await page.page.getByText("The agent works on another answer of this conversation. If it still needs this one, it asks again.").waitFor();
+  server.release();
+  await card.getByText("62", { exact: true }).waitFor();
+  await card.getByRole("button", { name: "Approve" }).click();
+  await page.page.getByText("Answered by local: Approved.").waitFor();
+  server.release();
+  await eventually(async () => (await server.json("GET", `/threads/${thread}`)).status === "idle", "the calls do not end");
+  await page.close();
+}
+
+async function large_whole_numbers_keep_their_digits(browser, { server, model }) {
+  const digits = "9007199254740993";
+  const edited = "9007199254740995";
+  for (const given of [digits, edited]) {
+    model.when(`pay ${given}`, (results) => (results === 0 ? { calls: [["lab__pay", `{"order": "K-${given}", "cents": ${digits}}`]] } : "It is paid."));
+    const page = await Page.begin(browser, server, `Please pay ${given}`);
+    const card = page.page.getByRole("region", { name: "Approval of lab/pay" });
+    for (const again of [false, true]) {
+      if (again) await page.page.reload();
+      await card.getByLabel("Arguments").getByText(digits, { exact: true }).waitFor();
+    }
+    if (given === edited) {
+      await card.getByRole("button", { name: "Edit" }).click();
+      assert.equal(await card.getByLabel("cents").inputValue(), digits);
+      await card.getByLabel("cents").fill(edited);
+      await card.getByRole("button", { name: "Approve with changes" }).click();
+    } else await card.getByRole("button", { name: "Approve", exact: true }).click();
+    await eventually(() => server.payments().includes(`K-${given}`), "the payment was not made");
+    server.release();
+    await page.until("It is paid.");
+    await page.status("Done");
+    for (const again of [false, true]) {
+      if (again) await page.page.reload();
+      await page.answer.locator("summary", { hasText: "lab__pay" }).click();
+      await page.answer.getByLabel("Arguments").getByText(given, { exact: true }).waitFor();
+      await page.answer.getByLabel("Result").getByText(given, { exact: true }).waitFor();
+    }
+    await page.close();
+  }
+}
+
 export const labTests = [
   a_call_that_was_stopped_may_have_been_made_and_a_person_says_what_happened,
   a_stopped_call_that_only_reads_has_no_result_and_can_be_tried_again,
   an_answer_that_was_replaced_keeps_its_calls_its_runs_and_its_cost,
+  a_decision_whose_reply_was_lost_is_the_own_one,
+  a_message_whose_reply_was_lost_is_there_once,
+  calls_of_one_message_are_approved_together_in_the_inbox,
+  the_heading_of_several_calls_counts_those_that_are_open,
+  a_question_waits_while_the_call_of_another_one_is_made,
+  large_whole_numbers_keep_their_digits,
 ];

@@ -113,7 +113,7 @@ pub(crate) async fn replaced_messages(
 
 /// Returns the messages of a turn, of which `before` are listed before.
 async fn messages_of(service: &Service, turn: StoredTurn, before: usize) -> Result<Vec<Value>> {
-    let StoredTurn { said, base, runs } = turn;
+    let StoredTurn { said, base, key, runs } = turn;
     let mut found = Vec::new();
     let first = runs.runs.first().map(|(run, _)| run.run.to_string());
     if !said.is_empty() {
@@ -122,6 +122,10 @@ async fn messages_of(service: &Service, turn: StoredTurn, before: usize) -> Resu
         if let Some(base) = base {
             // A client that says something else here forks the thread at this checkpoint.
             said["metadata"] = json!({"checkpointId": checkpoint_of(base)});
+        }
+        if let Some(key) = key {
+            // A client that got no response finds its message by the key.
+            said["metadata"]["idempotencyKey"] = json!(key);
         }
         found.push(said);
     }

@@ -132,7 +132,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("post", "/setup/download", ADMIN, "Begin the download of that model", &[]),
     ("get", "/errors/{code}", OPEN, "Read the page of an error code, as Markdown", &[]),
     ("get", "/interrupts", READ, "List the open questions; those that people answered with `answered=true`, those of one thread with `thread_id`", &[]),
-    ("post", "/interrupts/{interrupt_id}/respond", APPROVE, "Answer a question; the first answer counts", &["type", "args", "message", "answer"]),
+    ("post", "/interrupts/{interrupt_id}/respond", APPROVE, "Answer a question, and `further` ones of its thread; the first answer counts", &["type", "args", "message", "answer", "further"]),
     ("get", "/artifacts/{artifact_id}", READ, "Read a value that streams and states have by reference", &[]),
     ("put", "/store/items", RUN, "Put an item", &["namespace", "key", "value", "index", "ttl"]),
     ("get", "/store/items", READ, "Read an item, by `namespace` and `key`", &[]),

@@ -14,8 +14,12 @@ import {
 import { AssistantMessageAccumulator, UIMessageStreamDecoder } from "assistant-stream";
 import { asAsyncIterableStream } from "assistant-stream/utils";
 import { HttpError, json, request } from "../api/http";
+import { sendOnce } from "../api/sent";
 import type { Call, Json, StoredMessage } from "../api/types";
+import { isTaken, withOwnFirst } from "../inbox/data";
+import { markedStream } from "../shared/digits";
 import { fromStored } from "./stored";
+import { drafts } from "./texts";
 
 /** Calls that people answer. */
 export const HUMAN_CALLS = ["ask_human", "request_approval"];
@@ -76,6 +80,16 @@ function turnsIn(stored: StoredMessage[]): number {
 export function readOnly(stored: StoredMessage[]): readonly ThreadMessage[] {
   return ExportedMessageRepository.fromArray(stored.map(fromStored)).messages.map(({ message }) => message);
 }
+
+interface SendOptions {
+  trigger?: "regenerate-message" | "continue-message";
+  isAnswer?: boolean;
+  /** Returns `true` if the server has what was sent under a key. */
+  find: (key: string) => Promise<boolean>;
+}
+
+/** How the server took what was sent: with a response that is followed, or one that was lost. */
+type Sent = "followed" | "found";
 
 /** A request that the server took, until the runtime reads its response. */
 interface Taken {
@@ -140,31 +154,49 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
    * Sends messages, and keeps the response for the runtime. The page shows nothing of them before the server
    * took them.
    */
-  private async send(messages: object[], more: { trigger?: "regenerate-message" | "continue-message" } = {}): Promise<void> {
+  private async send(messages: object[], { find, isAnswer, ...more }: SendOptions): Promise<Sent> {
     const { agent, thread: threadId } = this.chat;
     const controller = new AbortController();
     const body = { threadId, model: this.model, messages, ...more };
-    const response = await request("POST /chat/{agent}", { path: { agent }, body, signal: controller.signal });
+    const response = await sendOnce({
+      what: JSON.stringify(body),
+      isAnswer,
+      send: (key) => request("POST /chat/{agent}", { path: { agent }, body, key, signal: controller.signal }),
+      find,
+    });
     this.follower.onSent();
+    if (response === undefined) return "found";
     this.taken = { response, controller };
+    return "followed";
   }
 
   /** Says something. Rejects if the server does not take it. */
   async say(runtime: AssistantRuntime, text: string): Promise<void> {
-    await this.send([{ role: "user", content: [{ type: "text", text }] }]);
-    runtime.thread.append(text);
+    const sent = await this.send([{ role: "user", content: [{ type: "text", text }] }], { find: (key) => this.isSaid(key) });
+    if (sent === "followed") return runtime.thread.append(text);
+    drafts.set(this.chat.thread, "");
+    this.follower.onStale();
+  }
+
+  /** Returns `true` if the thread has a message that was sent under a key. */
+  private async isSaid(key: string): Promise<boolean> {
+    return (await this.newest()).some(({ metadata }) => metadata?.idempotencyKey === key);
   }
 
   /** Answers a question of the last message. Rejects if the server does not take the answer. */
   async answer(runtime: AssistantRuntime, { id, name, args }: Call, answer: Json): Promise<void> {
     const call = { toolCallId: id, toolName: name };
     const output = { type: "json", value: answer };
-    await this.send([
+    const messages = [
       { role: "assistant", content: [{ type: "tool-call", ...call, input: args }] },
       { role: "tool", content: [{ type: "tool-result", ...call, output }] },
-    ]);
+    ];
+    const { thread } = this.chat;
+    const sent = await this.send(messages, { isAnswer: true, find: (key) => isTaken(thread, key) }).catch(async (error: Error) => {
+      throw await withOwnFirst(error, thread, (answered) => answered.interrupt_id === args.interruptId || answered.call?.id === id);
+    });
     const last = runtime.thread.getState().messages.at(-1);
-    if (last && openCallsOf(last).length === 1) {
+    if (sent === "followed" && last && openCallsOf(last).length === 1) {
       runtime.thread.getMessageById(last.id).getMessagePartByToolCallId(id).addToolResult(answer);
       return;
     }
@@ -174,7 +206,8 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
 
   /** Goes on with the last answer, whose run was stopped or failed. Rejects if the server does not take that. */
   async goOn(): Promise<void> {
-    await this.send([], { trigger: "continue-message" });
+    // The messages say if it was taken.
+    await this.send([], { trigger: "continue-message", find: () => Promise.resolve(true) });
     this.readAgain();
   }
 
@@ -191,7 +224,9 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     // Fails for a message that the runtime does not have.
     const { parentId } = answer.getState();
     const said = runtime.thread.getState().messages.find(({ id }) => id === parentId);
-    await this.send([{ role: "user", content: said?.content.map(partOf) ?? [] }], { trigger: "regenerate-message" });
+    const messages = [{ role: "user", content: said?.content.map(partOf) ?? [] }];
+    const sent = await this.send(messages, { trigger: "regenerate-message", find: (key) => this.isSaid(key) });
+    if (sent === "found") return this.follower.onStale();
     answer.reload();
     void this.loadReplaced();
   }
@@ -232,7 +267,7 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     signal.addEventListener("abort", stop, { once: true });
     try {
       const decoder = new UIMessageStreamDecoder({ onData: (fact) => follower.onFact(fact as Fact) });
-      const stream = body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
+      const stream = body.pipeThrough(markedStream()).pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
       yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;
       follower.onEnd();
     } catch (error) {

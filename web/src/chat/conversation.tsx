@@ -1,5 +1,6 @@
 import { AssistantRuntimeProvider, ThreadPrimitive, useAuiState } from "@assistant-ui/react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { isOwn } from "../api/sent";
 import type { StoredMessage, Thread, Waiting } from "../api/types";
 import { answeredOn, waitingOn } from "../inbox/data";
 import { sentenceOf } from "../question/first";
@@ -164,5 +165,5 @@ function isOneOf(asked: string, { interrupt_id, call }: Pick<Waiting, "interrupt
 async function noteAnswer(thread: string, asked: string, note: (text: string) => void): Promise<void> {
   const answered = await answeredOn(thread);
   const found = answered.find((question) => isOneOf(asked, question));
-  if (found) note(sentenceOf({ value: found.answer, answered_by: found.answered_by }, found.call));
+  if (found && !isOwn(found.idempotency_key)) note(sentenceOf({ value: found.answer, answered_by: found.answered_by }, found.call));
 }

@@ -1,12 +1,13 @@
 // A thread as a file: the stored messages as JSON, or as Markdown.
 import { json } from "../api/http";
 import type { StoredMessage, StoredPart, Thread } from "../api/types";
+import { stringify } from "../shared/digits";
 import { fenced } from "../shared/fence";
 import { titleOf } from "../threads/data";
 import { replacedOf } from "./assistant";
 
 function block(value: unknown): string {
-  return fenced(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+  return fenced(typeof value === "string" ? value : stringify(value, 2));
 }
 
 function markdownOfPart(part: StoredPart): string {
@@ -36,7 +37,7 @@ export async function exportThread(thread: Thread, agent: string, format: "json"
     replacedOf({ agent, thread: thread.thread_id }),
   ]);
   const title = titleOf(thread);
-  const text = format === "json" ? JSON.stringify({ thread, messages, replaced }, null, 2) : markdownOf(title, thread.metadata.graph_id ?? agent, messages, replaced);
+  const text = format === "json" ? stringify({ thread, messages, replaced }, 2) : markdownOf(title, thread.metadata.graph_id ?? agent, messages, replaced);
   const url = URL.createObjectURL(new Blob([text], { type: format === "json" ? "application/json" : "text/markdown" }));
   const anchor = document.createElement("a");
   anchor.href = url;

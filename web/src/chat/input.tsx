@@ -1,4 +1,6 @@
 import { useEffect, useRef, useState, type KeyboardEvent } from "react";
+import { useConnection } from "../api/connection";
+import { Sending } from "../question/ask";
 import { Attach, withFiles } from "./attach";
 import { TextFileView, type TextFile } from "./files";
 
@@ -28,6 +30,7 @@ function isComposed({ nativeEvent }: KeyboardEvent): boolean {
 export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, initial = "" }: Props) {
   const [text, setText] = useState(initial);
   const [isSending, setIsSending] = useState(false);
+  const { isLost } = useConnection();
   const [files, setFiles] = useState<TextFile[]>([]);
   const input = useRef<HTMLTextAreaElement>(null);
   // The button of an answer is gone with its question, and the focus would be nowhere.
@@ -79,6 +82,7 @@ export function TextInput({ label, placeholder, onText, onDraft, onStop, focus, 
         onChange={(event) => setText(event.target.value)}
         onKeyDown={onKeyDown}
       />
+      {isSending && isLost && <Sending />}
       {onStop ? (
         <button type="button" className="stop" onClick={onStop}>
           Stop

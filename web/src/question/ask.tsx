@@ -1,4 +1,5 @@
 import { useState } from "react";
+import { useConnection } from "../api/connection";
 import type { Call, Json } from "../api/types";
 import { span, useNow } from "../shared/time";
 import { approvalOf, questionOf, type Answer } from "./answer";
@@ -35,12 +36,24 @@ export function Ask({ call, member, onAnswer }: Props) {
         {!approval && !unknown && <QuestionCard question={questionOf(call)} onAnswer={send} />}
       </fieldset>
       <Expiry at={call.args.expiresAt} />
+      {state.sent && <Sending />}
       {state.problem && (
         <p role="alert" className="problem">
           {state.problem}
         </p>
       )}
     </section>
+  );
+}
+
+/** The state of something that was sent and has no reply yet. */
+export function Sending() {
+  const { isLost } = useConnection();
+  if (!isLost) return <p role="status">Sending…</p>;
+  return (
+    <p role="alert" className="problem">
+      The server did not answer. It is looked up if this was sent, when the server is there again.
+    </p>
   );
 }
 

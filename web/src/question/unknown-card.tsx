@@ -1,6 +1,7 @@
 import { useState, type FormEvent } from "react";
 import { json } from "../api/http";
 import type { Json, JsonObject, Schema, Waiting } from "../api/types";
+import { parse, stringify } from "../shared/digits";
 import { isObject, JsonView } from "../shared/json";
 import { usePolled } from "../shared/polled";
 import { age, useNow } from "../shared/time";
@@ -91,7 +92,7 @@ function Happened({ schema, onAnswer, onBack }: ModeProps & { schema: Schema | u
       {isJson ? (
         <label className="field">
           <span>Its result, as JSON or text</span>
-          <textarea name="result" rows={4} required autoFocus defaultValue={hasForm ? JSON.stringify(value, null, 2) : ""} />
+          <textarea name="result" rows={4} required autoFocus defaultValue={hasForm ? stringify(value, 2) : ""} />
         </label>
       ) : (
         <Fields schema={schema} value={value} />
@@ -114,7 +115,7 @@ function Happened({ schema, onAnswer, onBack }: ModeProps & { schema: Schema | u
 /** Returns the JSON of a text, or the text. */
 function valueOfText(text: string): Json {
   try {
-    return JSON.parse(text) as Json;
+    return parse(text) as Json;
   } catch {
     return text;
   }

@@ -2,6 +2,7 @@ import { useState } from "react";
 import type { Checkpoint, Json, Thread } from "../api/types";
 import { copyText } from "../shared/copy";
 import { differences } from "../shared/diff";
+import { stringify } from "../shared/digits";
 import { go } from "../shared/route";
 import { clock } from "../shared/time";
 import { toast } from "../shared/toast";
@@ -107,7 +108,7 @@ function State({ loaded: { data, problem } }: { loaded: LoadedState }) {
   return (
     <>
       <ValueTree value={data} label="State" />
-      <button className="quiet" onClick={() => copyText(JSON.stringify(data, null, 2))}>
+      <button className="quiet" onClick={() => copyText(stringify(data, 2))}>
         Copy as JSON
       </button>
     </>

@@ -56,7 +56,7 @@ export interface Approved {
   isRefused: boolean;
   /** The decision in words. */
   words: string | undefined;
-  /** The arguments that a person wrote in place of those of the call. */
+  /** The arguments of the call, or those that a person wrote in their place. */
   args: Json | undefined;
 }
 
@@ -70,9 +70,11 @@ export function useApproval(toolCallId: string): Approved | undefined {
   const isLast = useAuiState((state) => state.message.isLast);
   if (part?.type !== "tool-call") return undefined;
   const answer = part.result as Json | undefined;
-  if (answer === undefined) return { isOpen: isLast, isRefused: false, words: undefined, args: undefined };
+  // The question has the arguments exactly; those that a model streams may be rounded.
+  const asked = part.args.args as Json | undefined;
+  if (answer === undefined) return { isOpen: isLast, isRefused: false, words: undefined, args: asked };
   const words = wordsOf({ id: part.toolCallId, name: part.toolName, args: part.args as JsonObject }, answer);
-  return { isOpen: false, isRefused: isRefusal(answer), words, args: (answer as JsonObject | null)?.args };
+  return { isOpen: false, isRefused: isRefusal(answer), words, args: (answer as JsonObject | null)?.args ?? asked };
 }
 
 /** Returns `true` for a decision after which a call is not made. */

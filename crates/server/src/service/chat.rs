@@ -44,6 +44,8 @@ pub(crate) struct StoredTurn {
     pub(crate) said: Vec<Part>,
     /// Position of the thread before it; `None` before a process has executed it.
     pub(crate) base: Option<Base>,
+    /// Idempotency key of the request.
+    pub(crate) key: Option<String>,
     pub(crate) runs: MessageRuns,
 }
 
@@ -189,8 +191,8 @@ impl Service {
     }
 
     /// Returns the meaning of a request whose key began a run before, without the state of the thread,
-    /// which has changed since: its message, or its text as the answer to the question that the run
-    /// answered. `None` for results of calls, which the thread reports as answered.
+    /// which has changed since: its message, or its text or its results of calls as the answers to the
+    /// questions that the run answered. `None` if it has none of them.
     async fn repeated_turn(&self, earlier: &RunRow, request: &ChatRequest) -> Result<Option<Turn>> {
         if earlier.new.input == RunInput::Continue {
             return Ok(Some(Turn::Continues));
@@ -198,9 +200,18 @@ impl Service {
         let Some(answers) = earlier.new.input.answers_by_id() else {
             return required_message(request).map(Turn::Says).map(Some);
         };
+        let thread = &earlier.new.at.thread;
+        let rows = self.store().interrupts(self.who(), thread).await?;
+        if request.said.is_none() {
+            let asked = rows.iter().filter(|row| answers.contains_key(&row.interrupt.id));
+            let asked: Vec<_> = asked.map(|row| &row.interrupt).collect();
+            let cards = self.read_cards(thread, &rows, request).await?;
+            let answers = cards.answers(&asked, request)?;
+            let is_none = answers.is_empty();
+            return Ok((!is_none).then_some(Turn::Answers { answers, is_typed: false }));
+        }
         let text = request.text().filter(|_| answers.len() == 1);
         let (Some(text), Some(id)) = (text, answers.keys().next()) else { return Ok(None) };
-        let rows = self.store().interrupts(self.who(), &earlier.new.at.thread).await?;
         let asked = rows.iter().find(|row| row.interrupt.id == *id);
         let asked = asked.ok_or_else(|| missing("interrupt", id))?;
         let answers = BTreeMap::from([(*id, answer::of_text(&asked.interrupt, &text)?)]);
@@ -409,6 +420,7 @@ impl Service {
         StoredTurn {
             said: first.and_then(|row| self.said_in(row)).unwrap_or_default(),
             base: first.and_then(|row| row.base),
+            key: first.and_then(|row| row.new.options.idempotency_key.clone()),
             runs: of_rows(runs.filter(|_| is_over).collect()),
         }
     }

@@ -340,6 +340,52 @@ async fn a_typed_text_answers_a_question_and_a_forged_history_is_ignored() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_sent_again_with_its_key_counts_once_and_names_its_key() {
+    let client = client().await;
+    let send = async |path: &str, key: &str, body: &Value| {
+        let request = Request::post(path).header("host", "localhost");
+        let request = request.header("Idempotency-Key", key).body(Body::from(body.to_string()));
+        client.send(request.expect("a request")).await
+    };
+    for (thread, by_chat) in [("listed", false), ("chat", true)] {
+        let said = say(&client, thread, json!([user("Refund order A1002, amount 40.")])).await;
+        let (id, _) = approval(&chunks(&said));
+        let address = format!("/interrupts/{thread}.{id}/respond");
+        let decides = |value: Value| json!({"threadId": thread, "messages": [result(&id, value)]});
+        let approve = json!({"type": "approve"});
+        let (path, body) = match by_chat {
+            true => ("/chat/desk", decides(approve.clone())),
+            false => (address.as_str(), approve),
+        };
+        let own = format!("own-{thread}");
+        let other = format!("other-{thread}");
+        let first = send(path, &own, &body).await;
+        assert!(first.status.is_success(), "{}", first.body);
+        finished(&client, thread).await;
+        let again = send(path, &own, &body).await;
+        assert_eq!(again.status, first.status, "{}", again.body);
+        // Another decision under the key, and the same one under another key.
+        let reject = match by_chat {
+            true => decides(json!({"type": "reject"})),
+            false => json!({"type": "reject"}),
+        };
+        assert_eq!(send(path, &own, &reject).await.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(send(path, &other, &body).await.status, StatusCode::CONFLICT);
+        let answered = format!("/interrupts?answered=true&thread_id={thread}");
+        let answered = client.get(&answered).await.json();
+        assert_eq!(answered[0]["idempotency_key"], own);
+        assert_eq!(
+            client.get(&format!("/chat/desk/{thread}")).await.json().as_array().map(Vec::len),
+            Some(2)
+        );
+    }
+    let several = json!({"type": "approve", "further": {"other.00000000000000000000000000000001": {"type": "approve"}}});
+    let refused =
+        send("/interrupts/listed.00000000000000000000000000000002/respond", "k3", &several).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+}
+
+#[tokio::test]
 async fn questions_of_all_threads_are_listed_and_answered() {
     let client = client().await;
     for thread in ["a", "b", "c"] {
