@@ -277,6 +277,66 @@ async function large_whole_numbers_keep_their_digits(browser, { server, model })
   }
 }
 
+async function the_text_of_a_stopped_answer_stays_in_its_tab_and_is_said_not_to_be_stored(browser, { server, model }) {
+  model.when("a stopped story", { text: "Once upon a time there was", hold: "time" });
+  const page = await Page.enter(browser, server, { hash: "#/new/desk" });
+  await page.page.getByLabel("Model").selectOption("openai:priced");
+  await page.say("Tell me a stopped story");
+  await page.until("Once upon a time");
+  await page.page.getByRole("button", { name: "Stop" }).click();
+  for (const again of [false, true]) {
+    if (again) await page.page.reload();
+    await page.answer.getByText("Stopped. Its text is not stored: this tab alone has it.").waitFor();
+    await page.answer.getByText("Once upon a time").waitFor();
+    // What the provider was asked for and had sent is paid.
+    await page.page.getByText(/^\$0\.\d+ so far$/).waitFor();
+  }
+  const saved = page.page.waitForEvent("download");
+  await page.choose("Export as Markdown");
+  const text = await readFile(await (await saved).path(), "utf8");
+  assert.match(text, /desk \(stopped; its text is not stored\)\n\nOnce upon a time/);
+  const other = await Page.enter(browser, server, { hash: `#/thread/${page.thread}` });
+  await other.answer.getByText("Stopped. The text that it had by then is not stored.").waitFor();
+  model.release();
+  await other.close();
+  await page.close();
+}
+
+async function an_answer_that_the_limit_of_tokens_cut_says_so_and_continues(browser, { server, model }) {
+  model.when("be cut short", { text: "One two three", finish: "length" });
+  model.when("where your answer was cut", "four five.");
+  const page = await Page.begin(browser, server, "Please be cut short");
+  for (const again of [false, true]) {
+    if (again) await page.page.reload();
+    await page.answer.getByText("The answer was cut at the token limit.").waitFor();
+    await page.answer.getByRole("button", { name: "Retry" }).waitFor();
+  }
+  await page.accessible("cut-answer");
+  await page.answer.getByRole("button", { name: "Continue" }).click();
+  await page.until("four five.");
+  assert.equal(await page.answer.getByText("token limit").count(), 0);
+  await page.close();
+}
+
+async function the_conversation_stays_on_the_screen_while_the_server_is_away(browser, { server, model }) {
+  model.when("count while away", { text: "a1. a2. a3. a4. a5. a6.", pause: 20, hold: "a3." });
+  const page = await Page.begin(browser, server, "Please count while away");
+  await page.until("a3.");
+  await server.kill();
+  await page.page.getByText("Connection cut").waitFor();
+  // Longer than the time after which requests are given up.
+  for (let at = 0; at < 40; at += 1) {
+    assert.equal(await page.page.getByRole("log").getByText("Please count while away").count(), 1, `after ${at / 4} s`);
+    assert.equal(await page.answer.getByText("a1.").count(), 1, `after ${at / 4} s`);
+    await page.page.waitForTimeout(250);
+  }
+  model.release();
+  await server.start();
+  await page.status("Done");
+  await page.until("a6.");
+  await page.close();
+}
+
 export const labTests = [
   a_call_that_was_stopped_may_have_been_made_and_a_person_says_what_happened,
   a_stopped_call_that_only_reads_has_no_result_and_can_be_tried_again,
@@ -287,4 +347,7 @@ export const labTests = [
   the_heading_of_several_calls_counts_those_that_are_open,
   a_question_waits_while_the_call_of_another_one_is_made,
   large_whole_numbers_keep_their_digits,
+  the_text_of_a_stopped_answer_stays_in_its_tab_and_is_said_not_to_be_stored,
+  an_answer_that_the_limit_of_tokens_cut_says_so_and_continues,
+  the_conversation_stays_on_the_screen_while_the_server_is_away,
 ];

@@ -17,6 +17,7 @@ import { HttpError, json, request } from "../api/http";
 import { sendOnce } from "../api/sent";
 import type { Call, Json, StoredMessage } from "../api/types";
 import { isTaken, withOwnFirst } from "../inbox/data";
+import { keepText } from "./kept";
 import { markedStream } from "../shared/digits";
 import { fromStored } from "./stored";
 import { drafts } from "./texts";
@@ -261,14 +262,25 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   private async *follow({ body }: Response, signal: AbortSignal): AsyncGenerator<ChatModelRunResult, void, unknown> {
     const { chat, follower } = this;
     if (body === null) return;
+    let run = "";
+    let last: ChatModelRunResult = {};
     const stop = () => {
-      if (!(signal.reason as { detach?: boolean } | undefined)?.detach) cancel(chat, follower);
+      if ((signal.reason as { detach?: boolean } | undefined)?.detach) return;
+      keepText(run, textOf(last));
+      cancel(chat, follower);
+    };
+    const note = (fact: Fact) => {
+      if (fact.name === "run") run = String((fact.data as { runId?: unknown } | null)?.runId);
+      follower.onFact(fact);
     };
     signal.addEventListener("abort", stop, { once: true });
     try {
-      const decoder = new UIMessageStreamDecoder({ onData: (fact) => follower.onFact(fact as Fact) });
+      const decoder = new UIMessageStreamDecoder({ onData: (fact) => note(fact as Fact) });
       const stream = body.pipeThrough(markedStream()).pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
-      yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;
+      for await (const result of asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>) {
+        last = result;
+        yield result;
+      }
       follower.onEnd();
     } catch (error) {
       if (signal.aborted) throw error;
@@ -281,6 +293,11 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
 
   // The server has all messages.
   async append() {}
+}
+
+/** Returns the text of an answer that is produced. */
+function textOf({ content = [] }: ChatModelRunResult): string {
+  return content.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
 /** Returns the questions of a message that are open. */

@@ -45,6 +45,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
       answer: (call, answer) => own.answer(runtime, call, answer),
       refuse,
       retry: (message) => void own.retry(runtime, message).catch(refuse),
+      say: (text) => void own.say(runtime, text).catch(refuse),
       goOn: () => void own.goOn().catch(refuse),
       retryInFork: (answer) => {
         const request = requestOf(runtime, answer) ?? storedRequestOf(before.current, answer);

@@ -15,6 +15,7 @@ import { ToolCard } from "../tools/card";
 import { useUnknownCalls, type UnknownCall } from "../tools/unknown";
 import { useActions } from "./context";
 import { FileView, TextFileView, withoutFiles } from "./files";
+import { KEPT, NOT_KEPT } from "./kept";
 import { LONG, LongText } from "./long-text";
 import { readOnly } from "./assistant";
 import { Markdown } from "./markdown";
@@ -183,11 +184,14 @@ function File({ mimeType, data }: FileMessagePartProps) {
   return <FileView mimeType={mimeType} url={data} />;
 }
 
+/** Request for the rest of an answer that was cut. */
+const GO_ON = "Continue exactly where your answer was cut.";
+
 /** The state of a message, its usage, and its actions. */
 function Foot({ isEarlier }: { isEarlier: boolean }) {
   const message = useAuiState((state) => state.message);
   const isBusy = useAuiState((state) => state.thread.isRunning);
-  const { retry, retryInFork } = useActions();
+  const { retry, retryInFork, say } = useActions();
   const { status } = message;
   // A copy has no checkpoints of the messages that it came with.
   const isCopied = message.metadata.custom["isCopied"] === true;
@@ -195,6 +199,7 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
   // To answer again could make such a call again.
   const isUnsettled = status?.type === "incomplete" && unknown.length > 0;
   const isReplaceable = !isEarlier && message.isLast && !isCopied && !isUnsettled;
+  const isCut = status?.type === "incomplete" && status.reason === "length";
   const hasEnded = status?.type === "complete" || status?.type === "incomplete";
   return (
     <footer>
@@ -208,6 +213,11 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
       {status?.type !== "running" && (
         <div className="acts">
           <Copy />
+          {isReplaceable && !isBusy && isCut && (
+            <button className="quiet" onClick={() => say(GO_ON)}>
+              Continue
+            </button>
+          )}
           {isReplaceable && hasEnded && !isBusy && (
             <button className="quiet" onClick={() => retry(message.id)}>
               Retry
@@ -225,11 +235,26 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
   );
 }
 
+/** Why the text of an answer is cut. */
+const CUTS: Record<string, string> = {
+  length: "The answer was cut at the token limit.",
+  "content-filter": "The answer was cut by the content filter of the provider.",
+};
+
+/** A message that was stopped. The server has no text of it that was not complete. */
+function Stopped() {
+  const keeps = useAuiState((state) => state.message.metadata.custom["isKept"] === true);
+  const isEmpty = useAuiState((state) => state.message.content.length === 0);
+  return <p className="stopped">{keeps ? `Stopped. ${KEPT}` : isEmpty ? `Stopped. ${NOT_KEPT}` : "Stopped"}</p>;
+}
+
 /** How a message ended, if it is not complete. */
 function Outcome() {
   const status = useAuiState((state) => state.message.status);
   if (status?.type !== "incomplete") return null;
-  if (status.reason === "cancelled") return <p className="stopped">Stopped</p>;
+  if (status.reason === "cancelled") return <Stopped />;
+  const cause = CUTS[status.reason];
+  if (cause !== undefined) return <p className="stopped">{cause}</p>;
   return (
     status.reason === "error" && (
       <div className="problem" role="alert">

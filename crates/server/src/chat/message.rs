@@ -45,6 +45,8 @@ pub(crate) struct ChatMessage {
     /// Text that was the last part that readers show.
     last_text: Option<LastText>,
     step: Option<Step>,
+    /// Reason for which the provider cut the text of the last message of a model.
+    cut: Option<FinishReason>,
     /// Usage of this response, and of the whole message.
     usage: (CallUsage, CallUsage),
 }
@@ -97,6 +99,7 @@ impl ChatMessage {
             blocks: 0,
             last_text: None,
             step: None,
+            cut: None,
             usage: Default::default(),
         }
     }
@@ -275,7 +278,7 @@ impl ChatMessage {
                 let asks = questions.iter().any(Interrupt::asks);
                 if asks { FinishReason::ToolCalls } else { FinishReason::Other }
             }
-            RunOutcome::Completed { .. } => self.ended_with(FinishReason::Stop),
+            RunOutcome::Completed { .. } => self.ended_with(self.cut.unwrap_or(FinishReason::Stop)),
             RunOutcome::Cancelled { reason } => {
                 let end = self.ended_with(FinishReason::Other);
                 let reason = reason.clone().unwrap_or_else(|| "the run was cancelled".to_owned());
@@ -299,7 +302,7 @@ impl ChatMessage {
 
     /// Ends a message that no run made.
     pub(crate) fn finish(&mut self) {
-        let reason = self.ended_with(FinishReason::Stop);
+        let reason = self.ended_with(self.cut.unwrap_or(FinishReason::Stop));
         self.finish_with(reason);
     }
 

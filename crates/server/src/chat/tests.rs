@@ -245,6 +245,27 @@ fn a_call_that_was_cut_off_has_an_unknown_outcome_unless_a_later_run_has_its_res
     assert!(!parts(&[requests("a", 1)]).iter().any(is_fact));
 }
 
+#[test]
+fn an_answer_that_the_limit_of_tokens_cut_ends_with_that_reason() {
+    let reason = |words: &[Option<&str>]| {
+        let events = words.iter().enumerate().map(|(number, word)| {
+            let mut said = spoken(&format!("m{number}"), "One two");
+            let AiEvent::MessageFinal { message } = &mut said.event else { panic!() };
+            if let Some(word) = word {
+                let extra = message.extra.get_or_insert_default();
+                extra.response_metadata.insert("finish_reason".to_owned(), json!(word));
+            }
+            said
+        });
+        let found = parts(&events.collect::<Vec<_>>());
+        let Some(ChatPart::Finish { reason, .. }) = found.last() else { panic!("{found:?}") };
+        json!(reason)
+    };
+    assert_eq!(reason(&[Some("length")]), "length");
+    assert_eq!(reason(&[Some("content_filter")]), "content-filter");
+    assert_eq!(reason(&[Some("length"), None]), "stop");
+}
+
 /// The cards of a response: tool, arguments and result of each.
 fn cards(events: &[RunEvent]) -> Vec<Value> {
     let mut cards = BTreeMap::<String, Vec<Value>>::new();
