@@ -14,6 +14,8 @@ async function payAndStop(browser, { server, model }, order) {
   const page = await Page.begin(browser, server, `Please pay ${order}`);
   await page.page.getByRole("button", { name: "Approve" }).click();
   await eventually(() => server.payments().includes(order), "the payment was not made");
+  // A page that was loaded after the run began stops it too.
+  await page.page.reload();
   await page.page.getByRole("button", { name: "Stop" }).click();
   await page.status("Stopped");
   // The tool takes one call at a time.
