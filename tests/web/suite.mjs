@@ -8,6 +8,7 @@ import { tests as embedded } from "./embedded.mjs";
 import { tests as first } from "./first.mjs";
 import { tests as graphs } from "./graphs.mjs";
 import { tests as inbox } from "./inbox.mjs";
+import { labTests as kept } from "./kept.mjs";
 import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
 import { tests as reading } from "./reading.mjs";
@@ -112,7 +113,8 @@ async function ownGraphs() {
 async function laboratory() {
   const model = await new Model().start();
   const server = await new Server(model).allowTools().offerModel("priced", 2.5, 10).offer("gpt-3.5-text").start();
-  await run([...states, ...labTests, ...labTruth, ...reading, ...safety, ...inbox, ...acting, ...sayings, ...long], { server, model });
+  const stories = [...states, ...labTests, ...labTruth, ...kept, ...reading, ...safety, ...inbox, ...acting, ...sayings, ...long];
+  await run(stories, { server, model });
   await server.close();
   model.close();
 }

@@ -5,6 +5,8 @@ import { nameOfTool } from "../shared/effect";
 
 interface AgentTool {
   name: string;
+  /** Name in calls of models. */
+  wire_name: string;
   description: string;
   /** Name of the member of a team that has the tool. */
   member: string | null;
@@ -20,10 +22,13 @@ interface AgentTools {
   requests: string[];
 }
 
+export function readTools(assistant: string, signal: AbortSignal): Promise<AgentTools> {
+  return json("GET /assistants/{assistant_id}/tools", { path: { assistant_id: assistant }, signal });
+}
+
 /** Reads the tools of an assistant. */
 export function useTools(assistant: string): AgentTools | undefined {
-  const read = (signal: AbortSignal) => json<AgentTools>("GET /assistants/{assistant_id}/tools", { path: { assistant_id: assistant }, signal });
-  return useLoaded(assistant, read).data;
+  return useLoaded(assistant, (signal) => readTools(assistant, signal)).data;
 }
 
 /** A line about several tools. */

@@ -1,4 +1,5 @@
 import { request } from "../api/http";
+import { sendOnce } from "../api/sent";
 import type { JsonObject } from "../api/types";
 import { startRun } from "../graph/graph-view";
 import { reasonOf } from "../question/first";
@@ -7,6 +8,7 @@ import { toast } from "../shared/toast";
 import { newUuid } from "../shared/uuid";
 import { wordsOfMarkdown } from "../shared/words";
 import { createThread, type Agent } from "../threads/data";
+import { isSaid } from "./assistant";
 import { contentOf, withoutFiles, type Said } from "./files";
 import { drafts, firstTexts, take, unsentImages, type First } from "./texts";
 
@@ -37,9 +39,13 @@ export async function beginBeside(agent: Agent, said: Said): Promise<string> {
 async function sendBeside(id: string, { agent, model, ...said }: First): Promise<void> {
   const body = { threadId: id, model, messages: [{ role: "user", content: contentOf(said) }] };
   try {
-    const { body: answer } = await request("POST /chat/{agent}", { path: { agent }, body });
+    const response = await sendOnce({
+      what: JSON.stringify(body),
+      send: (key) => request("POST /chat/{agent}", { path: { agent }, body, key }),
+      find: (key) => isSaid({ agent, thread: id }, key),
+    });
     // The run goes on without a reader.
-    await answer?.cancel();
+    await response?.body?.cancel();
   } catch (error) {
     drafts.set(id, said.text);
     unsentImages.set(id, said.images);

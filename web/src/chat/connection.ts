@@ -41,7 +41,13 @@ export function useChatConnection(): Connected {
   const [noted, setNoted] = useState<string>();
   const [epoch, setEpoch] = useState(0);
   const isBroken = useRef(false);
-  const reload = useCallback(() => setEpoch((epoch) => epoch + 1), []);
+  const isAway = useRef(isLost);
+  isAway.current = isLost;
+  const reload = useCallback(() => {
+    // What is on the screen stays until there is something else to show.
+    if (isAway.current) isBroken.current = true;
+    else setEpoch((epoch) => epoch + 1);
+  }, []);
   const refuse = useCallback(
     (error: Error, call?: Call) => {
       setRefused(reasonOf(error, call));

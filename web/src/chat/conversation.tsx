@@ -1,5 +1,6 @@
 import { AssistantRuntimeProvider, ThreadPrimitive, useAuiState } from "@assistant-ui/react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { isOwn } from "../api/sent";
 import type { StoredMessage, Thread, Waiting } from "../api/types";
 import { answeredOn, waitingOn } from "../inbox/data";
 import { noteOf } from "../question/first";
@@ -11,6 +12,7 @@ import { ActionsContext, type Actions } from "./context";
 import type { Said } from "./files";
 import { forkBefore } from "./fork";
 import { Messages } from "./messages";
+import { ReplacedContext } from "./replaced";
 import { storedRequestOf } from "./stored";
 import { drafts, firstTexts, take, unsentImages } from "./texts";
 import { ThreadTokens } from "./tokens";
@@ -26,7 +28,9 @@ interface Props {
 export function Conversation({ chat, thread, connected, onChange }: Props) {
   const [own] = useState(() => conversationOf(chat, connected.events));
   const [earlier, setEarlier] = useState<StoredMessage[]>([]);
+  const [replaced, setReplaced] = useState<StoredMessage[]>([]);
   own.onEarlier = setEarlier;
+  own.onReplaced = setReplaced;
   own.model = thread.metadata.model;
   const runtime = useChatRuntime(own);
   const at = useRef(thread);
@@ -42,6 +46,8 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
       answer: (call, answer) => own.answer(runtime, call, answer),
       refuse,
       retry: (message) => void own.retry(runtime, message).catch(refuse),
+      say: (text) => void own.say(runtime, { text, images: [] }).catch(refuse),
+      goOn: () => void own.goOn().catch(refuse),
       retryInFork: (answer) => {
         const request = requestOf(runtime, answer) ?? storedRequestOf(before.current, answer);
         if (!request || request.text === "") return toast({ text: "The request of this answer has no text; edit it instead." });
@@ -50,13 +56,16 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
       fork,
     };
   }, [own, runtime, refuse]);
+  const shown = useMemo(() => ({ replaced, earlier }), [replaced, earlier]);
   const say = useCallback((said: Said) => own.say(runtime, said), [own, runtime]);
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <ActionsContext value={actions}>
         <ThreadPrimitive.Root className="conversation" data-home=".composer textarea" data-connection={connected.refused ? "refused" : connected.connection}>
           <ThreadPrimitive.Viewport className="viewport" tabIndex={0} role="log" aria-label="Messages">
-            <Messages earlier={earlier} />
+            <ReplacedContext value={shown}>
+              <Messages earlier={earlier} />
+            </ReplacedContext>
           </ThreadPrimitive.Viewport>
           {connected.refused && (
             <p className="problem refused" role="alert">
@@ -69,7 +78,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
             </p>
           )}
           <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse} />
-          <ThreadTokens earlier={earlier} />
+          <ThreadTokens stored={[...earlier, ...replaced]} />
           <FirstText thread={chat.thread} onSay={say} connected={connected} />
           <Watch thread={thread} onChange={onChange} connected={connected} />
         </ThreadPrimitive.Root>
@@ -165,6 +174,6 @@ function isOneOf(asked: string, { interrupt_id, call }: Pick<Waiting, "interrupt
 /** Notes who answered a question elsewhere that is on the screen, and how. */
 async function noteAnswer(thread: string, asked: string, note: (text: string) => void): Promise<void> {
   const answered = await answeredOn(thread);
-  const found = answered.find((question) => isOneOf(asked, question));
+  const found = answered.find((question) => isOneOf(asked, question) && !isOwn(question.idempotency_key));
   if (found) note(noteOf({ value: found.answer, answered_by: found.answered_by }, found.call));
 }

@@ -1,4 +1,6 @@
 import { useEffect, useRef, useState, type KeyboardEvent } from "react";
+import { useConnection } from "../api/connection";
+import { Sending } from "../question/ask";
 import { addFiles, Attach, isImage, withFiles, type Added } from "./attach";
 import { AddedImage, TextFileView, type Image, type Said, type TextFile } from "./files";
 
@@ -30,6 +32,7 @@ function isComposed({ nativeEvent }: KeyboardEvent): boolean {
 export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, initial = "", initialImages = [] }: Props) {
   const [text, setText] = useState(initial);
   const [isSending, setIsSending] = useState(false);
+  const { isLost } = useConnection();
   const [files, setFiles] = useState<Added[]>(initialImages);
   const input = useRef<HTMLTextAreaElement>(null);
   // The button of an answer is gone with its question, and the focus would be nowhere.
@@ -90,6 +93,7 @@ export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, 
         onKeyDown={onKeyDown}
         onPaste={({ clipboardData }) => void addFiles([...clipboardData.files], add)}
       />
+      {isSending && isLost && <Sending />}
       {onStop ? (
         <button type="button" className="stop" onClick={onStop}>
           Stop

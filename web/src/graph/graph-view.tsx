@@ -7,6 +7,7 @@ import { reasonOf } from "../question/first";
 import { useLoaded } from "../run/data";
 import { readLog, readRuns } from "../run/log";
 import { ValueTree } from "../run/tree";
+import { stringify } from "../shared/digits";
 import { copyText } from "../shared/copy";
 import { toast } from "../shared/toast";
 import { InputForm } from "./input-form";
@@ -70,7 +71,7 @@ export function GraphView({ thread, agent, shape, onChange }: Props) {
               {data.error}
             </p>
           )}
-          {data?.waiting.map((one) => one.call && <Ask key={one.id} call={one.call} member={one.graph} onAnswer={(answer) => respond(one.id, answer).finally(answered)} />)}
+          {data?.waiting.map((one) => one.call && <Ask key={one.id} call={one.call} member={one.graph} onAnswer={(answer) => respond([{ waiting: one, answer }]).finally(answered)} />)}
           <Output values={data?.values} isBusy={status === "busy"} />
           <h2>Input</h2>
           <InputForm schema={shape.input} onInput={start} isBusy={status === "busy"} onStop={status === "busy" ? stop : undefined} />
@@ -96,7 +97,7 @@ function Output({ values, isBusy }: { values: Json | undefined; isBusy: boolean 
       ) : (
         <>
           <ValueTree value={values} label="Output" />
-          <button className="quiet" onClick={() => copyText(JSON.stringify(values, null, 2))}>
+          <button className="quiet" onClick={() => copyText(stringify(values, 2))}>
             Copy as JSON
           </button>
         </>

@@ -8,6 +8,7 @@ import { link, type InboxTab } from "../shared/route";
 import { Rows } from "../shared/rows";
 import { age, clock, useNow } from "../shared/time";
 import { Ask } from "../question/ask";
+import { useThread } from "../threads/data";
 import { Answered } from "./answered";
 import { Bulk } from "./bulk";
 import { answeredOn, respond } from "./data";
@@ -169,12 +170,14 @@ function Settled({ waiting, hasNext, onNext }: { waiting: Waiting; hasNext: bool
   const { id, call, thread_id } = waiting;
   const read = async () => (await answeredOn(thread_id)).find((answered) => answered.id === id) ?? null;
   const { data, error } = usePolled(`settled ${id}`, read, 5000);
+  const thread = useThread(thread_id).data;
+  const works = "The agent works on another answer of this conversation. If it still needs this one, it asks again.";
   const closed = "It is no longer open, and has no answer: its conversation went on without one, or was deleted.";
   return (
     <section className="ask settled" aria-label="Answered question">
       <h2>{subjectOf(call)}</h2>
       <p role="status">
-        {data ? `Answered by ${data.answered_by}: ${call ? wordsOf(call, data.answer) : "answered"}.` : data === null || error ? closed : "…"}
+        {data ? `Answered by ${data.answered_by}: ${call ? wordsOf(call, data.answer) : "answered"}.` : data === null && thread?.status === "busy" ? works : error || (data === null && thread !== undefined) ? closed : "…"}
       </p>
       <div className="actions">
         {hasNext && (
@@ -190,7 +193,7 @@ function Settled({ waiting, hasNext, onNext }: { waiting: Waiting; hasNext: bool
 }
 
 function Detail({ waiting, onAnswered }: { waiting: Waiting; onAnswered: () => void }) {
-  const { id, call, node, graph } = waiting;
+  const { call, node, graph } = waiting;
   return (
     <>
       {call && (
@@ -199,7 +202,7 @@ function Detail({ waiting, onAnswered }: { waiting: Waiting; onAnswered: () => v
           member={graph}
           onAnswer={async (answer) => {
             // A question that was answered elsewhere leaves the list too.
-            await respond(id, answer).finally(onAnswered);
+            await respond([{ waiting, answer }]).finally(onAnswered);
           }}
         />
       )}

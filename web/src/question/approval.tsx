@@ -1,9 +1,10 @@
 import { useEffect, useRef, useState, type FormEvent, type ReactNode } from "react";
 import type { JsonObject, Schema } from "../api/types";
 import { changedMembers } from "../shared/diff";
+import { isNumber } from "../shared/digits";
 import { sentenceOfEffect, sentenceOfReason } from "../shared/effect";
 import { focusFirst, onEscape } from "../shared/focus";
-import { JsonView, plain } from "../shared/json";
+import { isObject, JsonView, plain } from "../shared/json";
 import { Rows } from "../shared/rows";
 import { Changes } from "./changes";
 import type { Answer, Approval, Decision } from "./answer";
@@ -74,7 +75,8 @@ function Arguments({ args, schema }: { args: JsonObject; schema: Schema | undefi
   if (Object.keys(args).length === 0) return <JsonView value={args} label="Arguments" />;
   const rows = Object.entries(args).map(([name, value]): [string, ReactNode] => {
     const declared = schema?.properties?.[name];
-    if (typeof value !== "number") return [name, typeof value === "object" && value !== null ? <JsonView value={value} label={name} /> : <span>{plain(value)}</span>];
+    if (isObject(value) || Array.isArray(value)) return [name, <JsonView value={value} label={name} />];
+    if (!isNumber(value)) return [name, <span>{plain(value)}</span>];
     return [
       name,
       <>

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "react";
+import { useConnection } from "../api/connection";
 import type { Call, Json } from "../api/types";
 import { span, useNow } from "../shared/time";
 import { approvalOf, questionOf, type Answer } from "./answer";
@@ -54,6 +55,7 @@ export function Ask({ call, member, onAnswer }: Props) {
         </fieldset>
       </QuestionContext>
       <Expiry at={call.args.expiresAt} />
+      {state.sent && <Sending />}
       {state.problem && (
         <p role="alert" className="problem">
           {state.problem}
@@ -72,6 +74,17 @@ function restoreFocus(card: HTMLElement | null, name: unknown): void {
   const field = card?.querySelector<HTMLElement>(`[name="${CSS.escape(name)}"]`);
   field?.focus();
   if (field instanceof HTMLTextAreaElement) field.setSelectionRange(field.value.length, field.value.length);
+}
+
+/** The state of something that was sent and has no reply yet. */
+export function Sending() {
+  const { isLost } = useConnection();
+  if (!isLost) return <p role="status">Sending…</p>;
+  return (
+    <p role="alert" className="problem">
+      The server did not answer. It is looked up if this was sent, when the server is there again.
+    </p>
+  );
 }
 
 /** The time that is left for an answer. */

@@ -1,5 +1,6 @@
 // Forms made from JSON schemas: a field for each member with a simple type, JSON for the others.
 import type { Json, JsonObject, Schema } from "../api/types";
+import { digitsOf, parse, stringify } from "../shared/digits";
 
 type Kind = "text" | "number" | "integer" | "boolean" | "choice" | "json";
 
@@ -48,7 +49,7 @@ function membersOf(schema: Schema | undefined, value: JsonObject): [string, Sche
 }
 
 function guessed(value: Json): Schema | undefined {
-  return ["string", "number", "boolean"].includes(typeof value) ? { type: typeof value } : undefined;
+  return digitsOf(value) !== undefined ? { type: "integer" } : ["string", "number", "boolean"].includes(typeof value) ? { type: typeof value } : undefined;
 }
 
 /** The fields of an object. */
@@ -87,9 +88,9 @@ function Field({ name, schema, value, required }: FieldProps) {
   if (kind === "number" || kind === "integer") {
     const step = kind === "integer" ? 1 : "any";
     const bounds = { min: schema?.minimum, max: schema?.maximum, step };
-    return <input type="number" name={name} defaultValue={value as number | undefined} required={required} {...bounds} />;
+    return <input type="number" name={name} defaultValue={digitsOf(value) ?? (value as number | undefined)} required={required} {...bounds} />;
   }
-  const shown = kind === "json" && value !== undefined ? JSON.stringify(value, null, 2) : ((value as string | undefined) ?? "");
+  const shown = kind === "json" && value !== undefined ? stringify(value, 2) : ((value as string | undefined) ?? "");
   const long = kind === "json" || shown.length > 60;
   if (long) return <textarea name={name} rows={4} defaultValue={shown} required={required} />;
   return <input name={name} defaultValue={shown} required={required} maxLength={schema?.maxLength} />;
@@ -112,7 +113,7 @@ function valueOfField(field: HTMLInputElement | HTMLTextAreaElement | HTMLSelect
   if (kind === "text") return field.value;
   if (field.value.trim() === "") return undefined;
   try {
-    const value = JSON.parse(field.value) as Json;
+    const value = parse(field.value) as Json;
     field.setCustomValidity("");
     return value;
   } catch {

@@ -1,11 +1,14 @@
 // The answer that counted, of a question that was answered before.
 import { HttpError } from "../api/http";
+import { hasNoReply, isBusy } from "../api/sent";
 import type { Call, Json, JsonObject } from "../api/types";
 import { wordsOf } from "./answer";
 
 interface FirstAnswer {
   value: Json;
   answered_by: string;
+  /** `true` if it was sent here. */
+  isOwn?: boolean;
 }
 
 /** Returns a call that an answer fits. */
@@ -19,18 +22,18 @@ export function noteOf({ value, answered_by }: FirstAnswer, call?: Call | null):
   return `Answered by ${answered_by}: ${wordsOf(call ?? callOf(value), value)}.`;
 }
 
-/** Returns the sentence for an answer that somebody else gave, for a person who wanted to answer too. */
-function sentenceOf({ value, answered_by }: FirstAnswer, call?: Call | null): string {
+/** Returns the sentence for an answer that was first, for a person who wanted to answer too. */
+function sentenceOf({ value, answered_by, isOwn }: FirstAnswer, call?: Call | null): string {
+  if (isOwn) return `You answered before: ${wordsOf(call ?? callOf(value), value)}.`;
   return `Answered first by ${answered_by}: ${wordsOf(call ?? callOf(value), value)}.`;
 }
 
 /** Returns why an action failed; for a question that was answered before, who answered it and how. */
 export function reasonOf(error: Error, call?: Call): string {
   if (!(error instanceof HttpError)) return error.message;
-  if (error.status === 0 || error.status >= 502) return "Not sent: the server did not answer. Try again.";
+  if (hasNoReply(error)) return "Not sent: the server did not answer. Try again.";
   if (error.status === 404) return "Not sent: this no longer exists. Somebody may have deleted it.";
-  // The text of the server is for programs, which choose a strategy.
-  if (error.status === 409 && error.message.includes("multitask strategy")) {
+  if (isBusy(error)) {
     return "Not sent: the agent still works on this thread. Try again when it is done.";
   }
   const body = error.body as { first?: FirstAnswer } | null | undefined;

@@ -1,5 +1,6 @@
 // Units of numbers, from the declarations of arguments.
 import type { Json, JsonObject, Schema } from "../api/types";
+import { isNumber } from "../shared/digits";
 import { isObject, plain } from "../shared/json";
 
 const UNITS = "euros?|(?:US )?dollars?|pounds?|francs?|yen|cents?|EUR|USD|GBP|CHF|JPY|percent|milliseconds|seconds|minutes|hours|days|bytes|grams|kilograms|metres|meters";
@@ -8,7 +9,7 @@ const DESCRIBED = new RegExp(`\\bin (${UNITS})\\b`);
 
 /** Returns the unit of a number; `undefined` for other values, and for a number whose declaration names none. */
 export function unitOf(value: Json, schema: Schema | undefined): string | undefined {
-  return typeof value === "number" ? DESCRIBED.exec(schema?.description ?? "")?.[1] : undefined;
+  return isNumber(value) ? DESCRIBED.exec(schema?.description ?? "")?.[1] : undefined;
 }
 
 /** Returns the values of arguments in one line, numbers with their units. */

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState, type FormEvent } from "react";
 import { json } from "../api/http";
 import type { Json, JsonObject, Schema, Waiting } from "../api/types";
+import { parse, stringify } from "../shared/digits";
 import { focusFirst, onEscape } from "../shared/focus";
 import { isObject, JsonView } from "../shared/json";
 import { Rows } from "../shared/rows";
@@ -107,7 +108,7 @@ function Happened({ schema: declared, onAnswer, onBack }: ModeProps & { schema: 
       {isJson ? (
         <label className="field">
           <span>Its result, as JSON or text</span>
-          <textarea name="result" rows={4} required autoFocus defaultValue={hasForm ? JSON.stringify(value, null, 2) : ""} />
+          <textarea name="result" rows={4} required autoFocus defaultValue={hasForm ? stringify(value, 2) : ""} />
         </label>
       ) : (
         <Fields schema={schema} value={value} />
@@ -130,7 +131,7 @@ function Happened({ schema: declared, onAnswer, onBack }: ModeProps & { schema: 
 /** Returns the JSON of a text, or the text. */
 function valueOfText(text: string): Json {
   try {
-    return JSON.parse(text) as Json;
+    return parse(text) as Json;
   } catch {
     return text;
   }

@@ -158,7 +158,7 @@ class Timeline {
     this.place(at, entry, event.task);
   }
 
-  private endTool(at: number, key: string, end: "done" | "failed" | "refused"): void {
+  private endTool(at: number, key: string, end: "done" | "failed" | "refused" | "stopped"): void {
     const tool = this.tools.get(key);
     if (!tool) return;
     tool.end = at;

@@ -14,7 +14,8 @@ const WORDS: Record<CallStatus, string> = {
   done: "Done",
   failed: "Failed",
   refused: "Not called",
-  // Nobody knows here if it took effect.
+  // Nobody knows if it took effect.
+  unknown: "May have been made",
   open: "No result",
 };
 
@@ -24,7 +25,7 @@ export function CallFrame({ call, summary, children }: { call: ToolCallMessagePa
   const approval = useApproval(call.toolCallId);
   const ms = useDuration(call.toolCallId);
   return (
-    <details className="call" data-call={call.toolCallId} data-status={status} open={status === "failed" || undefined}>
+    <details className="call" data-call={call.toolCallId} data-status={status} open={status === "failed" || status === "unknown" || undefined}>
       <summary>
         <span className="mark" aria-hidden="true" />
         <code>{nameOfTool(call.toolName)}</code>

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use weftwork_types::canonical::first_128;
 use weftwork_types::event::{TextSource, ToolCallPart};
+use weftwork_types::tool::ToolFailure;
+use weftwork_types::tool::code::OUTCOME_UNKNOWN;
 use weftwork_types::{TaskId, Timestamp};
 
 /// The calls of a message.
@@ -30,8 +32,6 @@ pub(super) struct Origin<'a> {
     pub(super) maker: Maker<'a>,
     /// Namespace of the graph, empty for the outermost one; `None` if it is not known.
     pub(super) ns: Option<&'a str>,
-    /// Time at which the call is made; `None` before that.
-    pub(super) begun: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -79,21 +79,23 @@ struct Call {
     is_accepted: bool,
     /// Task that makes the call; `None` before it begins.
     task: Option<TaskId>,
+    /// `true` once its tool may have been called.
+    is_begun: bool,
     /// Namespace of the graph of the call, if it is known.
     ns: Option<String>,
-    /// Time at which the call was made last.
+    /// Time at which its tool was called last; `None` if a person gave the result.
     begun: Option<Timestamp>,
 }
 
 impl<'a> Origin<'a> {
     /// The model of a message.
     pub(super) fn model(by: &'a TextSource, ns: Option<&'a str>) -> Self {
-        Self { maker: Maker::Model(by), ns, begun: None }
+        Self { maker: Maker::Model(by), ns }
     }
 
     /// A task.
     pub(super) fn task(task: TaskId, ns: Option<&'a str>) -> Self {
-        Self { maker: Maker::Run(Some(task)), ns, begun: None }
+        Self { maker: Maker::Run(Some(task)), ns }
     }
 }
 
@@ -190,7 +192,11 @@ impl Calls {
         call.close(to);
         let CallEnd { value: result, is_error, at } = end;
         let id = call.shown.clone();
-        let took = at.zip(call.begun).map(|(end, begun)| end.since(begun).as_millis());
+        let mut took = at.zip(call.begun).map(|(end, begun)| end.since(begun).as_millis());
+        if is_error && result["code"] == OUTCOME_UNKNOWN.0 {
+            to.push(call.unknown_outcome());
+            took = None;
+        }
         if !call.is_with_client(&self.held) {
             // Readers refuse a result of a call that this response does not have.
             let data = json!({
@@ -222,7 +228,7 @@ impl Calls {
         self.known.retain_mut(|call| {
             let void = is_void(call);
             if void {
-                call.fail("the attempt that requested the call failed", to);
+                call.fail(not_made("the attempt that requested the call failed"), to);
                 ids.push(call.shown.clone());
             }
             !void
@@ -233,12 +239,34 @@ impl Calls {
     /// Ends all calls without a result: the run ended, and makes them no more.
     pub(super) fn end(&mut self, to: &mut Vec<ChatPart>) {
         for call in self.known.iter_mut().filter(|call| !call.has_result) {
+            let failure = match call.is_begun {
+                true => json!(ToolFailure::outcome_unknown(&call.name)),
+                false => not_made("the run ended before the call was made"),
+            };
             if call.is_with_client(&self.held) {
-                call.fail("the run ended before the call was made", to);
+                call.fail(failure, to);
             } else {
                 call.has_result = true;
             }
+            if call.is_begun {
+                to.push(call.unknown_outcome());
+            }
         }
+    }
+
+    /// Notes that the tool of a call may have been called, if it is `charged`. A call that is not has
+    /// the result of a person, or of a policy.
+    pub(super) fn begin(
+        &mut self,
+        id: &str,
+        task: Option<TaskId>,
+        at: Option<Timestamp>,
+        charged: bool,
+    ) {
+        let Some(index) = self.find_ended(id, task) else { return };
+        let call = &mut self.known[index];
+        call.is_begun |= charged;
+        call.begun = at.filter(|_| charged);
     }
 
     /// Completes the arguments of all calls: the run pauses, and the response ends.
@@ -267,7 +295,7 @@ impl Calls {
         origin: Origin<'_>,
         to: &mut Vec<ChatPart>,
     ) -> &mut Call {
-        let Origin { maker, ns, begun } = origin;
+        let Origin { maker, ns } = origin;
         let found = match maker {
             Maker::Model(by) => self.find_requested(named, by, ns),
             Maker::Run(task) => self.find_made(named, task, ns),
@@ -286,7 +314,6 @@ impl Calls {
         if call.ns.is_none() {
             call.ns = ns.map(str::to_owned);
         }
-        call.begun = begun.or(call.begun);
         call
     }
 
@@ -369,6 +396,7 @@ impl Call {
             by: None,
             is_accepted: false,
             task: None,
+            is_begun: false,
             ns: None,
             begun: None,
         }
@@ -406,12 +434,22 @@ impl Call {
         });
     }
 
-    fn fail(&mut self, reason: &str, to: &mut Vec<ChatPart>) {
+    fn fail(&mut self, result: Value, to: &mut Vec<ChatPart>) {
         self.close(to);
         self.has_result = true;
-        let result = json!({"error_code": "unavailable", "safe_message": reason});
         to.push(ChatPart::CallResult { id: self.shown.clone(), result, is_error: true });
     }
+
+    /// Returns the fact that nobody knows if the call took effect.
+    fn unknown_outcome(&self) -> ChatPart {
+        let data = json!({"toolCallId": self.shown, "toolName": self.name});
+        ChatPart::Data { name: "unknown-outcome", data, lasting: true }
+    }
+}
+
+/// Returns the error object of a call that was not made.
+fn not_made(reason: &str) -> Value {
+    json!({"error_code": "unavailable", "safe_message": reason})
 }
 
 /// Returns the part of the JSON text of arguments that pieces did not have; nothing if the pieces

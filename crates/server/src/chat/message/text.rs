@@ -3,6 +3,7 @@
 use super::{Block, ChatMessage, LastText};
 use crate::chat::calls::{CallEnd, Named, Origin};
 use crate::chat::cut::{PART_BYTES_MAX, split_text};
+use crate::chat::part::FinishReason;
 use crate::chat::part::{ChatPart, TextKind};
 use crate::chat::speech::Held;
 use serde_json::json;
@@ -129,6 +130,7 @@ impl ChatMessage {
                 if self.speech.is_final(&message.id) {
                     return;
                 }
+                self.cut = reason_of_cut(message);
                 if self.speech.admits(&TextSource::Message(message.id.clone()), None) {
                     self.complete_message(message);
                     self.speak_held();
@@ -222,6 +224,16 @@ impl ChatMessage {
 fn reasoning_text(part: &Part) -> Option<&str> {
     match part {
         Part::Reasoning { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns the reason for which the provider cut the text of a message; `None` for a whole one.
+fn reason_of_cut(message: &Message) -> Option<FinishReason> {
+    let metadata = &message.extra.as_ref()?.response_metadata;
+    match metadata.get("finish_reason")?.as_str()? {
+        "length" => Some(FinishReason::Length),
+        "content_filter" => Some(FinishReason::ContentFilter),
         _ => None,
     }
 }
