@@ -233,6 +233,34 @@ async function an_image_for_a_model_without_images_is_refused_and_stays(browser,
   await page.close();
 }
 
+async function files_stay_in_the_input_when_their_message_is_refused(browser, { server, model }) {
+  model.when("file at rest", "Good.");
+  model.when("file elsewhere", { text: "One two three", hold: "two" });
+  const page = await Page.begin(browser, server, "A file at rest");
+  await page.until("Good.");
+  await page.status("Done");
+  await page.page.getByRole("textbox", { name: "Your message" }).fill("With two files");
+  const text = { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("one\ntwo") };
+  await page.page.getByLabel("Text files or images", { exact: true }).setInputFiles([PICTURE, text]);
+  const added = page.page.getByRole("group", { name: "Added files" });
+  await added.getByRole("img", { name: "pixel.png" }).waitFor();
+  // Somebody else says something, which the page does not know yet.
+  const other = await Page.enter(browser, server, { hash: `#/thread/${page.thread}` });
+  await other.say("A file elsewhere");
+  await other.until("One two");
+  await page.page.getByRole("button", { name: "Send" }).click();
+  await page.until("One two");
+  for (const again of [false, true]) {
+    if (again) await page.status("Done");
+    assert.equal(await page.page.getByRole("textbox", { name: "Your message" }).inputValue(), "With two files");
+    await added.getByRole("img", { name: "pixel.png" }).waitFor();
+    await added.getByText("notes.txt").waitFor();
+    model.release();
+  }
+  await other.close();
+  await page.close();
+}
+
 /** What has the focus, in words: its name, or its text. */
 const focused = (page) =>
   page.page.evaluate(() => {
@@ -312,6 +340,7 @@ export const tests = [
   the_focus_follows_the_keys_and_is_never_nowhere,
   images_are_sent_with_a_text,
   an_image_for_a_model_without_images_is_refused_and_stays,
+  files_stay_in_the_input_when_their_message_is_refused,
   the_duration_of_a_call_is_the_same_for_one_who_joins_late,
   the_text_of_an_attempt_that_was_cut_is_not_shown_beside_the_next_one,
   a_message_that_waits_for_the_agents_goes_when_the_view_is_left,

@@ -21,7 +21,6 @@ import { markedStream } from "../shared/digits";
 import { contentOf, type Said } from "./files";
 import { keepText } from "./kept";
 import { fromStored } from "./stored";
-import { drafts, unsentImages } from "./texts";
 import { Voids } from "./voids";
 
 /** Calls that people answer. */
@@ -187,8 +186,6 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
       const files = images.map(({ mimeType, url }) => ({ type: "file" as const, mimeType, data: url }));
       return runtime.thread.append({ role: "user", content: text === "" ? files : [{ type: "text", text }, ...files] });
     }
-    drafts.set(this.chat.thread, "");
-    unsentImages.delete(this.chat.thread);
     this.follower.onStale();
   }
 

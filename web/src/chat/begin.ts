@@ -10,7 +10,7 @@ import { wordsOfMarkdown } from "../shared/words";
 import { createThread, type Agent } from "../threads/data";
 import { isSaid } from "./assistant";
 import { contentOf, withoutFiles, type Said } from "./files";
-import { drafts, firstTexts, take, unsentImages, type First } from "./texts";
+import { drafts, firstTexts, take, unsentFiles, type First } from "./texts";
 
 /** Returns the title of a thread that begins with a text: its words, or the name of its first file. */
 function titleOfSaid({ text, images }: Said): string {
@@ -48,7 +48,7 @@ async function sendBeside(id: string, { agent, model, ...said }: First): Promise
     await response?.body?.cancel();
   } catch (error) {
     drafts.set(id, said.text);
-    unsentImages.set(id, said.images);
+    unsentFiles.set(id, said.images);
     throw error;
   }
 }

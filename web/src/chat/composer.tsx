@@ -7,7 +7,7 @@ import { openCallsOf, type AssistantRuntime } from "./assistant";
 import { useActions } from "./context";
 import type { Said } from "./files";
 import { TextInput } from "./input";
-import { drafts, unsentImages } from "./texts";
+import { drafts, unsentFiles } from "./texts";
 
 interface Props {
   runtime: AssistantRuntime;
@@ -21,7 +21,7 @@ interface Props {
 export function Composer({ runtime, thread, onSay, onRefused }: Props) {
   const { answer } = useActions();
   const [draft] = useState(() => drafts.get(thread));
-  const [images] = useState(() => unsentImages.get(thread));
+  const [files] = useState(() => unsentFiles.get(thread));
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const waiting = useAuiState((state) => {
     const last = state.thread.messages.at(-1);
@@ -43,7 +43,6 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
       if (isUnknown) throw new Error("Not sent: say above what happened to the call. The agent goes on after that.");
       if (call && said.images.length > 0) throw new Error("Not sent: an image is no answer to the question. Remove it, or answer first.");
       await (call ? answer(call, answerOfText(call, said.text)) : onSay(said));
-      unsentImages.delete(thread);
       return true;
     } catch (error) {
       onRefused(error as Error);
@@ -57,9 +56,12 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
       label={call ? "Your reply" : "Your message"}
       placeholder={hasSeveral ? `Answer the ${questions} questions above, each on its card` : call ? asked : isRunning ? "The agent is working…" : "Write a message"}
       initial={draft}
-      initialImages={images}
+      initialFiles={files}
       onSaid={send}
-      onDraft={(text) => drafts.set(thread, text)}
+      onDraft={(text, files) => {
+        drafts.set(thread, text);
+        unsentFiles.set(thread, files);
+      }}
       onStop={isRunning ? () => runtime.thread.cancelRun() : undefined}
       focus
     />

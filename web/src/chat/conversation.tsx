@@ -14,7 +14,7 @@ import { forkBefore } from "./fork";
 import { Messages } from "./messages";
 import { ReplacedContext } from "./replaced";
 import { storedRequestOf } from "./stored";
-import { drafts, firstTexts, take, unsentImages } from "./texts";
+import { drafts, firstTexts, take, unsentFiles } from "./texts";
 import { ThreadTokens } from "./tokens";
 
 interface Props {
@@ -105,7 +105,7 @@ function FirstText({ thread, onSay, connected: { refuse, reload } }: FirstTextPr
     onSay(said).catch((error: Error) => {
       // The input has the text again.
       drafts.set(thread, said.text);
-      unsentImages.set(thread, said.images);
+      unsentFiles.set(thread, said.images);
       refuse(error);
       reload();
     });

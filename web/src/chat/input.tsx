@@ -2,22 +2,22 @@ import { useEffect, useRef, useState, type KeyboardEvent } from "react";
 import { useConnection } from "../api/connection";
 import { Sending } from "../question/ask";
 import { addFiles, Attach, isImage, withFiles, type Added } from "./attach";
-import { AddedImage, TextFileView, type Image, type Said, type TextFile } from "./files";
+import { AddedImage, TextFileView, type Said, type TextFile } from "./files";
 
 interface Props {
   label: string;
   placeholder: string;
   /** Takes what a person says; `false` leaves it in the input. */
   onSaid: (said: Said) => boolean | Promise<boolean>;
-  /** Gets the text when it changes. */
-  onDraft?: (text: string) => void;
+  /** Gets the text and the added files when they change. */
+  onDraft?: (text: string, files: Added[]) => void;
   /** Ends the run; `undefined` if nothing runs. */
   onStop?: () => void;
   focus?: boolean;
   /** The text before anything is typed. */
   initial?: string;
-  /** The images before any file is added. */
-  initialImages?: Image[];
+  /** The files before any is added. */
+  initialFiles?: Added[];
 }
 
 /** Key code of a key that an input method takes. Safari sends the last one after the composition. */
@@ -29,11 +29,11 @@ function isComposed({ nativeEvent }: KeyboardEvent): boolean {
 }
 
 /** The input for messages. Enter sends, Shift and Enter begin a line. */
-export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, initial = "", initialImages = [] }: Props) {
+export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, initial = "", initialFiles = [] }: Props) {
   const [text, setText] = useState(initial);
   const [isSending, setIsSending] = useState(false);
   const { isLost } = useConnection();
-  const [files, setFiles] = useState<Added[]>(initialImages);
+  const [files, setFiles] = useState<Added[]>(initialFiles);
   const input = useRef<HTMLTextAreaElement>(null);
   // The button of an answer is gone with its question, and the focus would be nowhere.
   useEffect(() => {
@@ -41,7 +41,9 @@ export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, 
   }, [focus, label]);
   const draft = useRef(onDraft);
   draft.current = onDraft;
-  useEffect(() => void draft.current?.(text), [text]);
+  const now = useRef({ text, files });
+  now.current = { text, files };
+  useEffect(() => void draft.current?.(text, files), [text, files]);
   const images = files.filter(isImage);
   const whole = withFiles(text.trim(), files.filter((file): file is TextFile => !isImage(file)));
   const isEmpty = whole === "" && images.length === 0;
@@ -53,8 +55,11 @@ export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, 
     const isTaken = await onSaid({ text: whole, images });
     setIsSending(false);
     if (!isTaken) return;
-    setText((now) => (now.trim() === said ? "" : now));
-    setFiles((now) => now.filter((file) => !files.includes(file)));
+    const left = { text: now.current.text.trim() === said ? "" : now.current.text, files: now.current.files.filter((file) => !files.includes(file)) };
+    setText(left.text);
+    setFiles(left.files);
+    // The input may be drawn anew, with what is not sent.
+    draft.current?.(left.text, left.files);
   };
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.key !== "Enter" || event.shiftKey || isComposed(event)) return;

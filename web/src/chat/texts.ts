@@ -1,4 +1,5 @@
-import type { Image, Said } from "./files";
+import type { Added } from "./attach";
+import type { Said } from "./files";
 
 /** What begins a thread, and the agent and the model that answer. */
 export interface First extends Said {
@@ -9,8 +10,8 @@ export interface First extends Said {
 /** What begins threads that were created, by thread. */
 export const firstTexts = new Map<string, First>();
 
-/** Images of messages that the server did not take, by thread. */
-export const unsentImages = new Map<string, Image[]>();
+/** Files of messages that are not sent, by thread. */
+export const unsentFiles = new Map<string, Added[]>();
 
 /** Prefix of the names under which the tab keeps drafts. */
 const DRAFT = "draft:";
