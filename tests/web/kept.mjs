@@ -181,6 +181,20 @@ async function a_message_whose_reply_was_lost_is_there_once(browser, { server, m
   await page.close();
 }
 
+async function a_typed_answer_whose_reply_was_lost_leaves_the_input(browser, { server, model }) {
+  model.when("careful when typed", (results) => (results === 0 ? { calls: [["lab__careful", { seconds: 0.044 }]] } : "It is over."));
+  const page = await Page.begin(browser, server, "Please, careful when typed");
+  await page.page.getByRole("region", { name: "Approval of lab/careful" }).waitFor();
+  await loseReply(page, CHAT);
+  await page.page.getByRole("textbox", { name: "Your reply" }).fill("yes");
+  await page.page.getByRole("button", { name: "Send" }).click();
+  await page.until("It is over.");
+  await page.status("Done");
+  assert.equal(await page.page.getByRole("textbox", { name: "Your message" }).inputValue(), "");
+  assert.equal(await page.page.getByText("Not sent").count(), 0);
+  await page.close();
+}
+
 async function calls_of_one_message_are_approved_together_in_the_inbox(browser, { server, model }) {
   const calls = [1, 2, 3].map((at) => ["lab__careful", { seconds: 0.05 + at / 1000 }]);
   model.when("careful three times", (results) => (results === 0 ? { calls } : `All ${results} are done.`));
@@ -345,6 +359,7 @@ export const labTests = [
   an_answer_that_was_replaced_keeps_its_calls_its_runs_and_its_cost,
   a_decision_whose_reply_was_lost_is_the_own_one,
   a_message_whose_reply_was_lost_is_there_once,
+  a_typed_answer_whose_reply_was_lost_leaves_the_input,
   calls_of_one_message_are_approved_together_in_the_inbox,
   the_heading_of_several_calls_counts_those_that_are_open,
   a_question_waits_while_the_call_of_another_one_is_made,
