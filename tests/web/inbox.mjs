@@ -25,7 +25,7 @@ async function the_inbox_is_filtered_by_agent_tool_and_age_and_shows_the_convers
     await row("lab/careful 0.011").waitFor();
     await row("lab/pay F-1").getByText("cannot be undone").waitFor();
     await row("lab/careful 0.011").getByText("changes data here").waitFor();
-    await filters.getByLabel("Tool").selectOption("lab: pay");
+    await filters.getByLabel("Tool").selectOption("lab/pay");
     await row("lab/careful").first().waitFor({ state: "detached" });
     // What is shown is what is listed.
     await page.page.getByRole("region", { name: "Approval of lab/pay" }).getByText("It acts outside of this program, which cannot be undone.").waitFor();
@@ -57,7 +57,7 @@ async function a_failed_tool_is_red_in_the_graph_and_a_refused_call_is_not(brows
   const nodes = details.getByRole("list", { name: "Nodes" });
   await nodes.getByText("tool: failed").waitFor();
   assert.equal(await details.locator('.graph [data-node="tool"]').getAttribute("data-state"), "failed");
-  await details.getByText("After lab__broken failed").first().waitFor();
+  await details.getByText("After lab/broken failed").first().waitFor();
   await page.accessible("failed-tool");
   await page.close();
   const thread = await asked(browser, place, "careful refusal", "lab__careful", { seconds: 0.012 });
@@ -68,7 +68,7 @@ async function a_failed_tool_is_red_in_the_graph_and_a_refused_call_is_not(brows
   await refused.until("It is over.");
   const shown = await refused.details();
   await shown.getByRole("list", { name: "Nodes" }).getByText("tool: done").waitFor();
-  await shown.getByText("After lab__careful was refused").first().waitFor();
+  await shown.getByText("After lab/careful was refused").first().waitFor();
   await refused.close();
 }
 

@@ -9,6 +9,8 @@ export class Model {
   answers = new Map();
   /** Name of the model of the last request. */
   name = "";
+  /** Content of the last text of the user of the last request. */
+  content = "";
   /** Number of requests. */
   asked = 0;
   /** Ends the waits of answers that are held. */
@@ -35,9 +37,9 @@ export class Model {
 
   /**
    * Sets the answer to texts of the user with these words: a text, or a function of the number of
-   * results since that text. An answer has `reasoning`, `text`, `calls` of [name, arguments], `pause` in
-   * milliseconds before each word, `hold`, the word after which it waits for `release`, or `error`, a
-   * status.
+   * results since that text. An answer has `reasoning`, `text`, `calls` of [name, arguments as a value or as
+   * JSON], `pause` in milliseconds before each word, `hold`, the word after which it waits for `release`, `cut`,
+   * the word after which the connection ends, `finish`, the reason for its end, or `error`, a status.
    */
   when(words, answer) {
     this.released = new AbortController();
@@ -54,11 +56,13 @@ export class Model {
     this.name = model;
     const at = messages.findLastIndex(({ role }) => role === "user");
     const { content } = messages[at] ?? { content: "" };
+    this.content = content;
     const said = typeof content === "string" ? content : content.map(({ text }) => text ?? "").join("");
     const known = [...this.answers].findLast(([words]) => said.includes(words));
     const results = messages.slice(at + 1).filter(({ role }) => role === "tool").length;
     const found = known?.[1](results) ?? `You said: ${said.slice(0, 80)}`;
-    const { reasoning, text = "", calls = [], pause = 0, hold, error } = typeof found === "string" ? { text: found } : found;
+    const answer = typeof found === "string" ? { text: found } : found;
+    const { reasoning, text = "", calls = [], pause = 0, hold, cut, error, finish } = answer;
     if (error !== undefined) {
       response.writeHead(error, { "content-type": "application/json" });
       response.end(JSON.stringify({ error: { message: "the model refuses" } }));
@@ -74,14 +78,19 @@ export class Model {
       if (pause > 0) await sleep(pause);
       if (response.destroyed) return;
       send({ content: word });
+      if (word.trim() === cut) {
+        // What was sent before is on its way.
+        await sleep(200);
+        return void response.destroy();
+      }
       const { signal } = this.released;
       if (word.trim() === hold && !signal.aborted) await Promise.race([once(signal, "abort"), once(response, "close")]);
     }
     calls.forEach(([name, args], index) => {
-      const call = { name, arguments: JSON.stringify(args) };
+      const call = { name, arguments: typeof args === "string" ? args : JSON.stringify(args) };
       send({ tool_calls: [{ index, id: `call_${this.asked}_${index}`, type: "function", function: call }] });
     });
-    send({}, { finish_reason: calls.length > 0 ? "tool_calls" : "stop" });
+    send({}, { finish_reason: finish ?? (calls.length > 0 ? "tool_calls" : "stop") });
     const usage = { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 };
     response.write(`data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", model: "test", choices: [], usage })}\n\n`);
     response.end("data: [DONE]\n\n");

@@ -53,7 +53,12 @@ export class Server {
   /** Offers a model with a price, in dollars per million tokens, beside the usual one. */
   offerModel(name, input, output) {
     writeFileSync(join(this.folder, "weft.toml"), `[providers.openai]\nprices = [{ name = "${name}", input = ${input}, output = ${output} }]\n`);
-    this.offers = ["--offer-model", `openai:${name}`];
+    return this.offer(name);
+  }
+
+  /** Offers a model beside the usual one. */
+  offer(name) {
+    this.offers.push("--offer-model", `openai:${name}`);
     return this;
   }
 

@@ -101,9 +101,12 @@ async function an_answer_given_in_the_inbox_is_shown_in_the_chat(browser, server
   await page.approval.waitFor();
   const [open] = (await server.json("GET", "/interrupts")).filter(({ thread_id }) => thread_id === page.thread);
   await server.json("POST", `/interrupts/${open.id}/respond`, { type: "reject", message: "not today" });
-  await page.page.getByRole("alert").getByText("Answered first by local: Rejected: not today.").waitFor();
+  await page.page.getByRole("status").getByText("Answered by local: Rejected: not today.").waitFor();
   await page.approval.waitFor({ state: "detached" });
   await page.status("Done");
+  // Nothing went wrong for somebody who did not want to answer.
+  assert.equal(await page.page.getByRole("alert").getByText("Answered").count(), 0);
+  await page.accessible("noted");
   await page.close();
 }
 
@@ -188,7 +191,7 @@ async function a_question_of_a_member_has_its_name(browser, server) {
   await asker.waitFor();
   await page.page.getByRole("link", { name: /^Inbox/ }).click();
   await page.page.locator(".waiting .facts", { hasText: "supervisor › desk" }).waitFor();
-  await page.page.locator(".detail", { hasText: "Asked by supervisor › desk" }).waitFor();
+  await page.page.locator(".detail").getByLabel("The question").getByText("supervisor › desk").waitFor();
   await asker.waitFor();
   await page.page.keyboard.press("a");
   await page.page.getByText("Nothing waits for you.").waitFor();
@@ -227,8 +230,8 @@ async function a_question_outlives_the_server_and_threads_are_found_and_deleted(
   await page.choose("Delete");
   await page.page.getByText("No thread fits.").waitFor();
   // Another message does not end the time for the undo.
-  await page.page.locator('input[type="file"]').setInputFiles({ name: "photo.png", mimeType: "image/png", buffer: Buffer.from([0xff, 0xfe]) });
-  await page.page.getByText("photo.png is not a text.").waitFor();
+  await page.page.locator('input[type="file"]').setInputFiles({ name: "notes.bin", mimeType: "application/octet-stream", buffer: Buffer.from([0xff, 0xfe]) });
+  await page.page.getByText("notes.bin is neither a text nor an image of type PNG, JPEG, GIF or WebP.").waitFor();
   assert.equal((await server.json("GET", `/threads/${thread}`)).thread_id, thread, "the deletion can be undone");
   await page.page.getByRole("button", { name: "Undo" }).click();
   await page.page.locator(".threads a").click();

@@ -1,5 +1,6 @@
 // The tests of the page in one browser, on servers side by side, each with its tests in order:
 // suite.mjs [WORD...]
+import { tests as acting } from "./acting.mjs";
 import { launch } from "./browser.mjs";
 import { tests as damaged } from "./damaged.mjs";
 import { tests as design } from "./design.mjs";
@@ -7,6 +8,7 @@ import { tests as embedded } from "./embedded.mjs";
 import { tests as first } from "./first.mjs";
 import { tests as graphs } from "./graphs.mjs";
 import { tests as inbox } from "./inbox.mjs";
+import { labTests as kept } from "./kept.mjs";
 import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
 import { tests as reading } from "./reading.mjs";
@@ -17,6 +19,7 @@ import { tests as story } from "./story.mjs";
 import { deskTests as deskTruth, labTests as labTruth } from "./truth.mjs";
 import { deskTests, labTests } from "./views.mjs";
 import { tests as walks } from "./walks.mjs";
+import { deskTests as deskSayings, tests as sayings } from "./words.mjs";
 
 const words = process.argv.slice(2);
 
@@ -76,7 +79,7 @@ async function shots(name) {
 /** The order desk on the scripted model. */
 async function desk() {
   const server = await new Server().start();
-  await run([...story, ...deskTests, ...deskTruth, ...walks, ...design], server);
+  await run([...story, ...deskTests, ...deskTruth, ...deskSayings, ...walks, ...design], server);
   await server.close();
 }
 
@@ -109,8 +112,9 @@ async function ownGraphs() {
 /** An agent whose model and tools are those of the tests. */
 async function laboratory() {
   const model = await new Model().start();
-  const server = await new Server(model).allowTools().offerModel("priced", 2.5, 10).start();
-  await run([...states, ...labTests, ...labTruth, ...reading, ...safety, ...inbox, ...long], { server, model });
+  const server = await new Server(model).allowTools().offerModel("priced", 2.5, 10).offer("gpt-3.5-text").start();
+  const stories = [...states, ...labTests, ...labTruth, ...kept, ...reading, ...safety, ...inbox, ...acting, ...sayings, ...long];
+  await run(stories, { server, model });
   await server.close();
   model.close();
 }

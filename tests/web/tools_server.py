@@ -22,7 +22,11 @@ PAY = {
     "name": "pay",
     "description": "Pays an order.",
     "inputSchema": schema(order=TEXT, cents=NUMBER),
-    "outputSchema": schema(receipt=TEXT, cents={"type": "integer"}),
+    "outputSchema": {
+        "type": "object",
+        "properties": {"receipt": TEXT, "cents": {"type": "integer"}, "state": {"enum": ["paid", "refused"]}},
+        "required": ["receipt", "cents"],
+    },
 }
 TOOLS = [
     PAY,

@@ -259,7 +259,7 @@ async function attempts_and_costs_of_calls_are_in_the_timeline(browser, { server
   const timeline = run.getByLabel("Timeline");
   await timeline.locator('[data-kind="model"][data-status="failed"]').getByText(/failed/).waitFor();
   await timeline.locator('[data-kind="model"]').getByText(/attempt 2 · 120 tokens/).waitFor();
-  await timeline.locator('[data-kind="tool"]', { hasText: "lab__account" }).waitFor();
+  await timeline.locator('[data-kind="tool"]', { hasText: "lab/account" }).waitFor();
   await page.accessible("attempts");
   await page.close();
 }

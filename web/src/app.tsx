@@ -10,7 +10,7 @@ import { Login } from "./login/login";
 import { Help } from "./shared/help";
 import { useIsPhone } from "./shared/phone";
 import { useKept } from "./shared/polled";
-import { go, usePlace } from "./shared/route";
+import { go, link, usePlace } from "./shared/route";
 import { Toasts } from "./shared/toast";
 import { Sidebar } from "./threads/sidebar";
 import { PAGE, useThreads, type ListQuery } from "./threads/data";
@@ -59,6 +59,7 @@ function Views() {
         {place.view === "inbox" && <Inbox tab={place.tab} inbox={inbox} onAnswered={refresh} />}
         {place.view === "error" && <ErrorPage key={place.code} code={place.code} />}
         {place.view === "thread" && <Chat key={place.thread} thread={place.thread} onChange={refresh} />}
+        {place.view === "unknown" && <NoPage />}
         {isList && <h1 className="unseen">Threads</h1>}
         {!isList && (place.view === "threads" || place.view === "new") && (
           <NewChat agent={place.view === "new" ? place.agent : undefined} />
@@ -67,6 +68,21 @@ function Views() {
       <Toasts />
       <Help />
     </div>
+  );
+}
+
+/** Says that an address leads to no view. */
+function NoPage() {
+  useEffect(() => void (document.title = "No such page · Weftwork"), []);
+  return (
+    <section className="empty" aria-labelledby="no-page">
+      <h1 id="no-page">There is no such page</h1>
+      <p>The address may be cut or mistyped.</p>
+      <div className="actions">
+        <a href={link({ view: "new" })}>New chat</a>
+        <a href={link({ view: "inbox", tab: "open" })}>Inbox</a>
+      </div>
+    </section>
   );
 }
 

@@ -2,6 +2,7 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { watchConnection } from "./api/connection";
 import { App } from "./app";
+import { keepFocus } from "./shared/focus";
 import "./style/base.css";
 import "./style/shell.css";
 import "./style/chat.css";
@@ -9,6 +10,7 @@ import "./style/cards.css";
 import "./style/run.css";
 
 watchConnection();
+keepFocus();
 const root = document.getElementById("root");
 if (root) {
   createRoot(root).render(

@@ -14,6 +14,7 @@ use std::time::Duration;
 use token::GivenToken;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use weftwork::models::Capability;
 use weftwork::{AgentDef, App};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, default_model};
@@ -50,9 +51,16 @@ pub async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit, CliEr
         }
         let own = app.model().id();
         // A model that cannot be opened is reported at the start.
-        args.offer_model.iter().try_for_each(|id| app.with_model(id).map(drop))?;
+        let mut without_images = Vec::new();
+        for id in &args.offer_model {
+            app.with_model(id)?;
+            if context.config.open_model(id)?.lacks().contains(&Capability::Images) {
+                without_images.push(id.clone());
+            }
+        }
         let others = args.offer_model.iter().filter(|id| **id != own).cloned();
         server = server.models([own.clone()].into_iter().chain(others));
+        server = server.models_without_images(without_images);
         if let Some(files) = files
             && let connections = files::connections_max(files)
             && connections < CONNECTIONS_MAX

@@ -88,25 +88,54 @@ pub(crate) async fn messages(
     };
     turns.drain(..turns.len().saturating_sub(limit));
     let mut found = chat::of_state(&thread.id, earlier);
-    for StoredTurn { said, base, runs } in turns {
-        let first = runs.runs.first().map(|(run, _)| run.run.to_string());
-        if !said.is_empty() {
-            let id = first.unwrap_or_else(|| format!("last-{}", found.len()));
-            let mut said = ui_message::of_user(&format!("{id}{USER_SUFFIX}"), &said);
-            if let Some(base) = base {
-                // A client that says something else here forks the thread at this checkpoint.
-                said["metadata"] = json!({"checkpointId": checkpoint_of(base)});
-            }
-            found.push(said);
+    for turn in turns {
+        found.extend(messages_of(&service, turn, found.len()).await?);
+    }
+    Ok(found)
+}
+
+/// Returns the messages of a thread that were replaced or rolled back, each with the run that stands
+/// in its place as `replacedBy`.
+pub(crate) async fn replaced_messages(
+    service: Service,
+    agent: &str,
+    thread: &str,
+) -> Result<Vec<Value>> {
+    let mut found = Vec::new();
+    for (turn, by) in service.replaced_turns(agent, thread).await? {
+        for mut message in messages_of(&service, turn, found.len()).await? {
+            message["metadata"]["replacedBy"] = json!(by);
+            found.push(message);
         }
-        let stream = MessageStream::new(service.clone(), runs, Protocol::default(), Extent::Whole);
-        if let Some(mut stream) = stream {
-            let mut whole = ui_message::UiMessage::default();
-            while stream.advance().await?.is_some() {
-                whole.add(stream.encoder.message.take());
-            }
-            found.push(whole.into_value());
+    }
+    Ok(found)
+}
+
+/// Returns the messages of a turn, of which `before` are listed before.
+async fn messages_of(service: &Service, turn: StoredTurn, before: usize) -> Result<Vec<Value>> {
+    let StoredTurn { said, base, key, runs } = turn;
+    let mut found = Vec::new();
+    let first = runs.runs.first().map(|(run, _)| run.run.to_string());
+    if !said.is_empty() {
+        let id = first.unwrap_or_else(|| format!("last-{before}"));
+        let mut said = ui_message::of_user(&format!("{id}{USER_SUFFIX}"), &said);
+        if let Some(base) = base {
+            // A client that says something else here forks the thread at this checkpoint.
+            said["metadata"] = json!({"checkpointId": checkpoint_of(base)});
         }
+        if let Some(key) = key {
+            // A client that got no response finds its message by the key.
+            said["metadata"]["idempotencyKey"] = json!(key);
+        }
+        found.push(said);
+    }
+    let stream = MessageStream::new(service.clone(), runs, Protocol::default(), Extent::Whole);
+    if let Some(mut stream) = stream {
+        let mut whole = ui_message::UiMessage::default();
+        while stream.advance().await?.is_some() {
+            whole.add(stream.encoder.message.take());
+        }
+        found.push(whole.into_value());
     }
     Ok(found)
 }

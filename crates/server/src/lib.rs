@@ -49,7 +49,7 @@ use auth::external::Authenticator;
 use guard::Allowed;
 use log::Log;
 use service::{Service, Settings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use weftwork_runtime::Runtime;
@@ -76,6 +76,7 @@ pub struct Server {
     log: Option<Log>,
     chat: ChatProtocol,
     models: Vec<String>,
+    without_images: BTreeSet<String>,
     descriptions: BTreeMap<String, String>,
     download: Option<Arc<dyn ModelDownload>>,
     platform: Option<Arc<dyn Platform>>,
@@ -102,6 +103,7 @@ impl Server {
             log: None,
             chat: ChatProtocol::default(),
             models: Vec::new(),
+            without_images: BTreeSet::new(),
             descriptions: BTreeMap::new(),
             download: None,
             platform: None,
@@ -161,6 +163,14 @@ impl Server {
     #[must_use]
     pub fn models(mut self, ids: impl IntoIterator<Item = String>) -> Self {
         self.models = ids.into_iter().collect();
+        self
+    }
+
+    /// Names the offered models that take no images. A chat that selects one of them is refused if its
+    /// message has an image. None by default; the usual model is checked by the graphs.
+    #[must_use]
+    pub fn models_without_images(mut self, ids: impl IntoIterator<Item = String>) -> Self {
+        self.without_images = ids.into_iter().collect();
         self
     }
 
@@ -297,13 +307,22 @@ impl Server {
             log,
             chat,
             models,
+            without_images,
             descriptions,
             download,
             platform,
             ..
         } = self;
-        let settings =
-            Settings { waiting_max, chat, models, descriptions, download, platform, log };
+        let settings = Settings {
+            waiting_max,
+            chat,
+            models,
+            without_images,
+            descriptions,
+            download,
+            platform,
+            log,
+        };
         let service = Service::new(runtime, settings);
         (routes::router(service.clone(), allowed), service)
     }

@@ -1,10 +1,12 @@
 // What an agent may do, and what it asks for, from the declarations of its tools.
 import { json } from "../api/http";
 import { useLoaded } from "../run/data";
-import { wordsOfTool } from "../shared/effect";
+import { nameOfTool } from "../shared/effect";
 
 interface AgentTool {
   name: string;
+  /** Name in calls of models. */
+  wire_name: string;
   description: string;
   /** Name of the member of a team that has the tool. */
   member: string | null;
@@ -20,10 +22,13 @@ interface AgentTools {
   requests: string[];
 }
 
+export function readTools(assistant: string, signal: AbortSignal): Promise<AgentTools> {
+  return json("GET /assistants/{assistant_id}/tools", { path: { assistant_id: assistant }, signal });
+}
+
 /** Reads the tools of an assistant. */
 export function useTools(assistant: string): AgentTools | undefined {
-  const read = (signal: AbortSignal) => json<AgentTools>("GET /assistants/{assistant_id}/tools", { path: { assistant_id: assistant }, signal });
-  return useLoaded(assistant, read).data;
+  return useLoaded(assistant, (signal) => readTools(assistant, signal)).data;
 }
 
 /** A line about several tools. */
@@ -45,7 +50,7 @@ const EFFECTS: [effect: string, about: string][] = [
 export function abilitiesOf({ tools }: AgentTools): Ability[] {
   const own = tools.filter(({ name, permission }) => name !== ASKS && permission !== "denied");
   const named = (some: AgentTool[], why: (tool: AgentTool) => string = () => "") =>
-    [...new Set(some.map((tool) => `${wordsOfTool(tool.name)}${why(tool)}`))].join(", ");
+    [...new Set(some.map((tool) => `${nameOfTool(tool.name)}${why(tool)}`))].join(", ");
   const because = ({ reason }: AgentTool) => (reason ? ` (${reason})` : "");
   const abilities = EFFECTS.map(([effect, about]) => ({ about, tools: named(own.filter((tool) => tool.effect === effect)) }));
   return [

@@ -68,6 +68,19 @@ export function watchConnection(): void {
   ask();
 }
 
+/** Waits until the server is there. */
+export function whenFound(): Promise<void> {
+  return new Promise((resolve) => {
+    const look = () => {
+      if (state.read().isLost) return;
+      end();
+      resolve();
+    };
+    const end = state.subscribe(look);
+    look();
+  });
+}
+
 export function useConnection(): Connection {
   return useStore(state);
 }

@@ -1,11 +1,13 @@
 // Requests to the server that serves this page.
 import { noteLoss, untilLost } from "./connection";
 import type { Route } from "./routes";
+import { parse, stringify } from "../shared/digits";
 
 /** The names in the path of a route: `"GET /threads/{thread_id}"` has `thread_id`. */
 type Names<R extends string> = R extends `${string}{${infer Name}}${infer Rest}` ? Name | Names<Rest> : never;
 type Path<R extends string> = [Names<R>] extends [never] ? { path?: undefined } : { path: Record<Names<R>, string> };
-type Options<R extends string> = Path<R> & { body?: unknown; query?: Record<string, string | number>; signal?: AbortSignal; keepalive?: boolean };
+/** `key` is the idempotency key of a request that may be made again. */
+type Options<R extends string> = Path<R> & { body?: unknown; query?: Record<string, string | number>; signal?: AbortSignal; keepalive?: boolean; key?: string };
 
 /** A response with an error status, or no response (status 0). */
 export class HttpError extends Error {
@@ -46,7 +48,7 @@ async function accepted(response: Response): Promise<Response> {
   const text = await response.text();
   let body: unknown = text;
   try {
-    body = JSON.parse(text);
+    body = parse(text);
   } catch {
     // The text is shown as it is.
   }
@@ -67,11 +69,13 @@ async function send(url: URL, init: RequestInit): Promise<Response> {
 
 /** Makes a request, and returns its response. */
 export async function request<R extends Route>(route: R, options: Options<R>): Promise<Response> {
-  const { body, signal, keepalive } = options;
-  const init: RequestInit = { method: route.split(" ")[0], signal, keepalive };
+  const { body, signal, keepalive, key } = options;
+  const headers: Record<string, string> = {};
+  const init: RequestInit = { method: route.split(" ")[0], signal, keepalive, headers };
+  if (key !== undefined) headers["idempotency-key"] = key;
   if (body !== undefined) {
-    init.headers = { "content-type": "application/json" };
-    init.body = JSON.stringify(body);
+    headers["content-type"] = "application/json";
+    init.body = stringify(body);
   }
   return accepted(await send(address(route, options), init));
 }
@@ -80,7 +84,7 @@ export async function request<R extends Route>(route: R, options: Options<R>): P
 export async function json<T>(route: Route, options: { path?: Record<string, string> } & Omit<Options<"GET /ok">, "path">): Promise<T> {
   const response = await request(route, options as Options<Route>);
   const text = await response.text();
-  return (text === "" ? undefined : JSON.parse(text)) as T;
+  return (text === "" ? undefined : parse(text)) as T;
 }
 
 /** Exchanges a token or a ticket for a cookie that scripts cannot read. */

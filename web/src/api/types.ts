@@ -83,6 +83,8 @@ export interface Answered {
   answer: Json;
   answered_by: string;
   answered_at: string;
+  /** Key under which the answer was sent, of the questions of one thread. */
+  idempotency_key?: string | null;
 }
 
 /** A checkpoint of a thread. */
@@ -137,5 +139,11 @@ export interface StoredMessage {
     usage?: Usage;
     /** Checkpoint before a message of the user; `null` for the first one. */
     checkpointId?: string | null;
+    /** Key under which a message of the user was sent. */
+    idempotencyKey?: string;
+    /** `true` for a text that this tab alone has. */
+    isKept?: boolean;
+    /** Run that stands in the place of the message, if it was replaced. */
+    replacedBy?: string;
   } | null;
 }

@@ -13,9 +13,15 @@ import {
 } from "@assistant-ui/react";
 import { AssistantMessageAccumulator, UIMessageStreamDecoder } from "assistant-stream";
 import { asAsyncIterableStream } from "assistant-stream/utils";
-import { json, request } from "../api/http";
+import { HttpError, json, request } from "../api/http";
+import { sendOnce } from "../api/sent";
 import type { Call, Json, StoredMessage } from "../api/types";
+import { isTaken, withOwnFirst } from "../inbox/data";
+import { markedStream } from "../shared/digits";
+import { contentOf, type Said } from "./files";
+import { keepText } from "./kept";
 import { fromStored } from "./stored";
+import { Voids } from "./voids";
 
 /** Calls that people answer. */
 export const HUMAN_CALLS = ["ask_human", "request_approval"];
@@ -51,23 +57,27 @@ function pathOf({ agent, thread }: ChatThread) {
   return { agent, thread_id: thread };
 }
 
-interface Follower extends ChatEvents {
-  /** Run that the stream is of, for its cancellation. */
-  run?: string;
+/** Cancels the run of a thread, and reads what it left once it has ended: its last words, and the calls that it had begun. */
+function cancel(chat: ChatThread, { onStale, onError }: ChatEvents): void {
+  request("POST /chat/{agent}/{thread_id}/cancel", { path: pathOf(chat), query: { wait: "1" } }).then(onStale, (error: Error) =>
+    // It has ended by itself.
+    error instanceof HttpError && error.status === 404 ? onStale() : onError(error),
+  );
 }
 
-function note(follower: Follower, fact: Fact): void {
-  follower.onFact(fact);
-  if (fact.name !== "run") return;
-  const id = (fact.data as { runId?: unknown } | null)?.runId;
-  if (typeof id === "string") follower.run = id;
+/** Reads the messages of a thread that the runtime has. */
+function newestOf(chat: ChatThread): Promise<StoredMessage[]> {
+  return json("GET /chat/{agent}/{thread_id}", { path: pathOf(chat), query: { limit: TURNS } });
 }
 
-function cancel(thread: string, follower: Follower): void {
-  const run = follower.run;
-  if (run === undefined) return;
-  const path = { thread_id: thread, run_id: run };
-  request("POST /threads/{thread_id}/runs/{run_id}/cancel", { path, body: {} }).catch(follower.onError);
+/** Returns `true` if a thread has a message that was sent under a key. */
+export async function isSaid(chat: ChatThread, key: string): Promise<boolean> {
+  return (await newestOf(chat)).some(({ metadata }) => metadata?.idempotencyKey === key);
+}
+
+/** Reads the messages of a thread that were replaced. */
+export function replacedOf(chat: ChatThread): Promise<StoredMessage[]> {
+  return json("GET /chat/{agent}/{thread_id}", { path: pathOf(chat), query: { replaced: "true" } });
 }
 
 /** Number of turns at the end of a thread that the runtime has: each change of one costs time for all of them. */
@@ -83,6 +93,16 @@ export function readOnly(stored: StoredMessage[]): readonly ThreadMessage[] {
   return ExportedMessageRepository.fromArray(stored.map(fromStored)).messages.map(({ message }) => message);
 }
 
+interface SendOptions {
+  trigger?: "regenerate-message" | "continue-message";
+  isAnswer?: boolean;
+  /** Returns `true` if the server has what was sent under a key. */
+  find: (key: string) => Promise<boolean>;
+}
+
+/** How the server took what was sent: with a response that is followed, or one that was lost. */
+type Sent = "followed" | "found";
+
 /** A request that the server took, until the runtime reads its response. */
 interface Taken {
   response: Response;
@@ -96,28 +116,27 @@ const CUT = "The connection was cut. The answer is read again when the server is
 class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   /** Takes the messages that the runtime does not get. */
   onEarlier: (messages: StoredMessage[]) => void = () => {};
+  /** Takes the messages that were replaced. */
+  onReplaced: (messages: StoredMessage[]) => void = () => {};
   /** The model of the next answers; that of the agent without one. */
   model: string | undefined;
   private taken: Taken | undefined;
 
   constructor(
     readonly chat: ChatThread,
-    readonly follower: Follower,
+    readonly follower: ChatEvents,
   ) {}
 
   async load() {
-    const stored = await this.newest().catch((error: Error) => {
+    const stored = await newestOf(this.chat).catch((error: Error) => {
       this.follower.onError(error);
       throw error;
     });
     const first = stored[0];
     if (first && turnsIn(stored) >= TURNS) void this.loadEarlier(first.id);
+    void this.loadReplaced();
     const messages = ExportedMessageRepository.fromArray(stored.map(fromStored));
     return { ...messages, unstable_resume: stored.at(-1)?.role === "user" };
-  }
-
-  private newest(): Promise<StoredMessage[]> {
-    return json("GET /chat/{agent}/{thread_id}", { path: pathOf(this.chat), query: { limit: TURNS } });
   }
 
   /** Reads the messages before one. */
@@ -130,39 +149,76 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     }
   }
 
+  /** Reads the messages that were replaced. */
+  private async loadReplaced(): Promise<void> {
+    try {
+      this.onReplaced(await replacedOf(this.chat));
+    } catch (error) {
+      this.follower.onError(error as Error);
+    }
+  }
+
   /**
    * Sends messages, and keeps the response for the runtime. The page shows nothing of them before the server
    * took them.
    */
-  private async send(messages: object[], more: { trigger?: string } = {}): Promise<void> {
+  private async send(messages: object[], { find, isAnswer, ...more }: SendOptions): Promise<Sent> {
     const { agent, thread: threadId } = this.chat;
     const controller = new AbortController();
     const body = { threadId, model: this.model, messages, ...more };
-    const response = await request("POST /chat/{agent}", { path: { agent }, body, signal: controller.signal });
+    const response = await sendOnce({
+      what: JSON.stringify(body),
+      isAnswer,
+      send: (key) => request("POST /chat/{agent}", { path: { agent }, body, key, signal: controller.signal }),
+      find,
+    });
     this.follower.onSent();
+    if (response === undefined) return "found";
     this.taken = { response, controller };
+    return "followed";
   }
 
   /** Says something. Rejects if the server does not take it. */
-  async say(runtime: AssistantRuntime, text: string): Promise<void> {
-    await this.send([{ role: "user", content: [{ type: "text", text }] }]);
-    runtime.thread.append(text);
+  async say(runtime: AssistantRuntime, said: Said): Promise<void> {
+    const sent = await this.send([{ role: "user", content: contentOf(said) }], { find: (key) => isSaid(this.chat, key) });
+    if (sent === "followed") {
+      const { text, images } = said;
+      const files = images.map(({ mimeType, url }) => ({ type: "file" as const, mimeType, data: url }));
+      return runtime.thread.append({ role: "user", content: text === "" ? files : [{ type: "text", text }, ...files] });
+    }
+    this.follower.onStale();
   }
 
   /** Answers a question of the last message. Rejects if the server does not take the answer. */
   async answer(runtime: AssistantRuntime, { id, name, args }: Call, answer: Json): Promise<void> {
     const call = { toolCallId: id, toolName: name };
     const output = { type: "json", value: answer };
-    await this.send([
+    const messages = [
       { role: "assistant", content: [{ type: "tool-call", ...call, input: args }] },
       { role: "tool", content: [{ type: "tool-result", ...call, output }] },
-    ]);
+    ];
+    const { thread } = this.chat;
+    const sent = await this.send(messages, { isAnswer: true, find: (key) => isTaken(thread, key) }).catch(async (error: Error) => {
+      throw await withOwnFirst(error, thread, (answered) => answered.interrupt_id === args.interruptId || answered.call?.id === id);
+    });
     const last = runtime.thread.getState().messages.at(-1);
-    if (last && openCallsOf(last).length === 1) {
+    if (sent === "followed" && last && openCallsOf(last).length === 1) {
       runtime.thread.getMessageById(last.id).getMessagePartByToolCallId(id).addToolResult(answer);
       return;
     }
     // The runtime continues a message when all its questions are answered.
+    this.readAgain();
+  }
+
+  /** Goes on with the last answer, whose run was stopped or failed. Rejects if the server does not take that. */
+  async goOn(): Promise<void> {
+    // The messages say if it was taken.
+    await this.send([], { trigger: "continue-message", find: () => Promise.resolve(true) });
+    this.readAgain();
+  }
+
+  /** Reads the messages in place of the response to what was sent. */
+  private readAgain(): void {
     this.taken?.controller.abort();
     this.taken = undefined;
     this.follower.onStale();
@@ -174,8 +230,11 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     // Fails for a message that the runtime does not have.
     const { parentId } = answer.getState();
     const said = runtime.thread.getState().messages.find(({ id }) => id === parentId);
-    await this.send([{ role: "user", content: said?.content.map(partOf) ?? [] }], { trigger: "regenerate-message" });
+    const messages = [{ role: "user", content: said?.content.map(partOf) ?? [] }];
+    const sent = await this.send(messages, { trigger: "regenerate-message", find: (key) => isSaid(this.chat, key) });
+    if (sent === "found") return this.follower.onStale();
     answer.reload();
+    void this.loadReplaced();
   }
 
   async *run({ abortSignal }: ChatModelRunOptions): AsyncGenerator<ChatModelRunResult, void, unknown> {
@@ -194,7 +253,7 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
       response = await request("GET /chat/{agent}/{thread_id}/stream", { path: pathOf(chat), signal: abortSignal });
       if (response.status === 204) {
         // The message ended after the others were read.
-        if ((await this.newest()).at(-1)?.role === "assistant") follower.onStale();
+        if ((await newestOf(chat)).at(-1)?.role === "assistant") follower.onStale();
         return;
       }
     } catch (error) {
@@ -208,14 +267,31 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   private async *follow({ body }: Response, signal: AbortSignal): AsyncGenerator<ChatModelRunResult, void, unknown> {
     const { chat, follower } = this;
     if (body === null) return;
+    let run = "";
+    let last: ChatModelRunResult = {};
     const stop = () => {
-      if (!(signal.reason as { detach?: boolean } | undefined)?.detach) cancel(chat.thread, follower);
+      if ((signal.reason as { detach?: boolean } | undefined)?.detach) return;
+      keepText(run, textOf(last));
+      cancel(chat, follower);
+    };
+    const note = (fact: Fact) => {
+      if (fact.name === "run") run = String((fact.data as { runId?: unknown } | null)?.runId);
+      follower.onFact(fact);
     };
     signal.addEventListener("abort", stop, { once: true });
     try {
-      const decoder = new UIMessageStreamDecoder({ onData: (fact) => note(follower, fact as Fact) });
-      const stream = body.pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
-      yield* asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>;
+      const voids = new Voids();
+      const decoder = new UIMessageStreamDecoder({
+        onData: (fact) => {
+          voids.add(fact as Fact);
+          note(fact as Fact);
+        },
+      });
+      const stream = body.pipeThrough(markedStream()).pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
+      for await (const result of asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>) {
+        last = voids.removeFrom(result);
+        yield last;
+      }
       follower.onEnd();
     } catch (error) {
       if (signal.aborted) throw error;
@@ -228,6 +304,11 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
 
   // The server has all messages.
   async append() {}
+}
+
+/** Returns the text of an answer that is produced. */
+function textOf({ content = [] }: ChatModelRunResult): string {
+  return content.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
 /** Returns the questions of a message that are open. */
@@ -270,7 +351,7 @@ export function countAfter(runtime: AssistantRuntime, message: string): number |
 }
 
 export function conversationOf(chat: ChatThread, events: ChatEvents): Conversation {
-  return new Conversation(chat, { ...events });
+  return new Conversation(chat, events);
 }
 
 /** Returns the facts that the current message has. */

@@ -1,24 +1,62 @@
+import { request } from "../api/http";
+import { sendOnce } from "../api/sent";
 import type { JsonObject } from "../api/types";
 import { startRun } from "../graph/graph-view";
+import { reasonOf } from "../question/first";
 import { go } from "../shared/route";
+import { toast } from "../shared/toast";
 import { newUuid } from "../shared/uuid";
 import { wordsOfMarkdown } from "../shared/words";
 import { createThread, type Agent } from "../threads/data";
-import { withoutFiles } from "./files";
-import { firstTexts } from "./texts";
+import { isSaid } from "./assistant";
+import { contentOf, withoutFiles, type Said } from "./files";
+import { drafts, firstTexts, take, unsentFiles, type First } from "./texts";
 
 /** Returns the title of a thread that begins with a text: its words, or the name of its first file. */
-function titleOfText(text: string): string {
+function titleOfSaid({ text, images }: Said): string {
   const said = withoutFiles(text);
-  return (wordsOfMarkdown(said.text.slice(0, 400)) || said.files[0]?.name || text).slice(0, 80);
+  return (wordsOfMarkdown(said.text.slice(0, 400)) || said.files[0]?.name || text || images[0]?.name || "").slice(0, 80);
 }
 
 /** Creates a thread that begins with a text, which is its title too, and opens it. */
-export async function beginThread(agent: Agent, text: string): Promise<void> {
+export async function beginThread(agent: Agent, said: Said): Promise<void> {
   const id = newUuid();
-  await createThread(id, agent, titleOfText(text));
-  firstTexts.set(id, text);
+  await createThread(id, agent, titleOfSaid(said));
+  firstTexts.set(id, { ...said, agent: agent.assistant_id, model: agent.model });
   go({ view: "thread", thread: id });
+}
+
+/** Creates a thread that begins with a text, and leaves the view as it is. Returns its title. */
+export async function beginBeside(agent: Agent, said: Said): Promise<string> {
+  const id = newUuid();
+  const title = titleOfSaid(said);
+  await createThread(id, agent, title);
+  await sendBeside(id, { ...said, agent: agent.assistant_id, model: agent.model });
+  return title;
+}
+
+/** Sends what begins a thread, whose view is not open. What the server does not take is in its input. */
+async function sendBeside(id: string, { agent, model, ...said }: First): Promise<void> {
+  const body = { threadId: id, model, messages: [{ role: "user", content: contentOf(said) }] };
+  try {
+    const response = await sendOnce({
+      what: JSON.stringify(body),
+      send: (key) => request("POST /chat/{agent}", { path: { agent }, body, key }),
+      find: (key) => isSaid({ agent, thread: id }, key),
+    });
+    // The run goes on without a reader.
+    await response?.body?.cancel();
+  } catch (error) {
+    drafts.set(id, said.text);
+    unsentFiles.set(id, said.images);
+    throw error;
+  }
+}
+
+/** Sends what begins a thread if its view is left before that was sent. */
+export function leaveFirst(thread: string): void {
+  const first = take(firstTexts, thread);
+  if (first) sendBeside(thread, first).catch((error: Error) => toast({ text: `“${titleOfSaid(first)}”: ${reasonOf(error)}` }));
 }
 
 /** Creates a thread for a graph without messages, runs it, and opens the thread. */

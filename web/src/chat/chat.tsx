@@ -5,6 +5,7 @@ import { GraphView } from "../graph/graph-view";
 import { useShape } from "../graph/shape";
 import { RunPanel } from "../run/panel";
 import { useProblem, useThread, useTitle } from "../threads/data";
+import { leaveFirst } from "./begin";
 import { useChatConnection } from "./connection";
 import { Conversation } from "./conversation";
 import { Head } from "./head";
@@ -21,6 +22,7 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
   const agent = thread?.metadata.assistant_id ?? thread?.metadata.graph_id;
   const shape = useShape(agent);
   const title = useTitle(thread);
+  useEffect(() => () => leaveFirst(id), [id]);
   useEffect(() => {
     if (title !== undefined) document.title = `${title} · Weftwork`;
     return () => void (document.title = "Weftwork");

@@ -5,14 +5,15 @@ import { answerOfText } from "../question/answer";
 import { unknownOf } from "../question/unknown";
 import { openCallsOf, type AssistantRuntime } from "./assistant";
 import { useActions } from "./context";
+import type { Said } from "./files";
 import { TextInput } from "./input";
-import { drafts } from "./texts";
+import { drafts, unsentFiles } from "./texts";
 
 interface Props {
   runtime: AssistantRuntime;
   thread: string;
-  /** Says a text. Rejects if the server does not take it. */
-  onSay: (text: string) => Promise<void>;
+  /** Says something. Rejects if the server does not take it. */
+  onSay: (said: Said) => Promise<void>;
   onRefused: (error: Error) => void;
 }
 
@@ -20,6 +21,7 @@ interface Props {
 export function Composer({ runtime, thread, onSay, onRefused }: Props) {
   const { answer } = useActions();
   const [draft] = useState(() => drafts.get(thread));
+  const [files] = useState(() => unsentFiles.get(thread));
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const waiting = useAuiState((state) => {
     const last = state.thread.messages.at(-1);
@@ -27,13 +29,20 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
     // One text cannot answer several questions.
     return open.length === 1 ? open[0] : undefined;
   });
+  const questions = useAuiState((state) => {
+    const last = state.thread.messages.at(-1);
+    return last ? openCallsOf(last).length : 0;
+  });
+  const hasSeveral = questions > 1;
   const call: Call | undefined = waiting && { id: waiting.toolCallId, name: waiting.toolName, args: waiting.args as JsonObject };
   const isUnknown = call !== undefined && unknownOf(call) !== undefined;
-  const send = async (text: string) => {
+  const send = async (said: Said) => {
     if (isRunning) return false;
     try {
+      if (hasSeveral) throw new Error(`Not sent: ${questions} questions wait. Answer each of them above, on its card.`);
       if (isUnknown) throw new Error("Not sent: say above what happened to the call. The agent goes on after that.");
-      await (call ? answer(call, answerOfText(call, text)) : onSay(text));
+      if (call && said.images.length > 0) throw new Error("Not sent: an image is no answer to the question. Remove it, or answer first.");
+      await (call ? answer(call, answerOfText(call, said.text)) : onSay(said));
       return true;
     } catch (error) {
       onRefused(error as Error);
@@ -45,10 +54,14 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
   return (
     <TextInput
       label={call ? "Your reply" : "Your message"}
-      placeholder={call ? asked : isRunning ? "The agent is working…" : "Write a message"}
+      placeholder={hasSeveral ? `Answer the ${questions} questions above, each on its card` : call ? asked : isRunning ? "The agent is working…" : "Write a message"}
       initial={draft}
-      onText={send}
-      onDraft={(text) => drafts.set(thread, text)}
+      initialFiles={files}
+      onSaid={send}
+      onDraft={(text, files) => {
+        drafts.set(thread, text);
+        unsentFiles.set(thread, files);
+      }}
       onStop={isRunning ? () => runtime.thread.cancelRun() : undefined}
       focus
     />

@@ -11,8 +11,10 @@ export type ChatConnection = "live" | "reconnected" | "cut";
 
 export interface Connected {
   connection: ChatConnection;
-  /** Why the last action did not happen, or why the messages changed without one. */
+  /** Why the last action did not happen. */
   refused: string | undefined;
+  /** Why the messages changed without an action here. */
+  noted: string | undefined;
   /** Grows with each reason to read the messages again. */
   epoch: number;
   events: ChatEvents;
@@ -36,9 +38,16 @@ export function useChatConnection(): Connected {
   const { isLost } = useConnection();
   const [wasLost, setWasLost] = useState(false);
   const [refused, setRefused] = useState<string>();
+  const [noted, setNoted] = useState<string>();
   const [epoch, setEpoch] = useState(0);
   const isBroken = useRef(false);
-  const reload = useCallback(() => setEpoch((epoch) => epoch + 1), []);
+  const isAway = useRef(isLost);
+  isAway.current = isLost;
+  const reload = useCallback(() => {
+    // What is on the screen stays until there is something else to show.
+    if (isAway.current) isBroken.current = true;
+    else setEpoch((epoch) => epoch + 1);
+  }, []);
   const refuse = useCallback(
     (error: Error, call?: Call) => {
       setRefused(reasonOf(error, call));
@@ -51,6 +60,7 @@ export function useChatConnection(): Connected {
     () => ({
       onSent: () => {
         setRefused(undefined);
+        setNoted(undefined);
         facts.begin();
       },
       onFact: (fact) => facts.add(fact),
@@ -70,5 +80,5 @@ export function useChatConnection(): Connected {
     isBroken.current = false;
   });
   const connection = isLost ? "cut" : wasLost ? "reconnected" : "live";
-  return { connection, refused, epoch, events, reload, note: setRefused, refuse, facts };
+  return { connection, refused, noted, epoch, events, reload, note: setNoted, refuse, facts };
 }

@@ -10,6 +10,10 @@ export interface Actions {
   refuse: (error: Error, call?: Call) => void;
   /** Makes the agent answer again in place of an answer. */
   retry: (message: string) => void;
+  /** Says a text. */
+  say: (text: string) => void;
+  /** Goes on with the last answer, whose run was stopped or failed. */
+  goOn: () => void;
   /** Makes the agent answer the request before an answer again, in a fork of the thread. */
   retryInFork: (answer: string) => void;
   /** Says something else in place of a message of the user, in a fork of the thread. */

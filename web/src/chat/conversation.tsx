@@ -1,17 +1,20 @@
 import { AssistantRuntimeProvider, ThreadPrimitive, useAuiState } from "@assistant-ui/react";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { isOwn } from "../api/sent";
 import type { StoredMessage, Thread, Waiting } from "../api/types";
 import { answeredOn, waitingOn } from "../inbox/data";
-import { sentenceOf } from "../question/first";
+import { noteOf } from "../question/first";
 import { toast } from "../shared/toast";
 import { conversationOf, countAfter, openCallsOf, requestOf, useChatRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
+import type { Said } from "./files";
 import { forkBefore } from "./fork";
 import { Messages } from "./messages";
+import { ReplacedContext } from "./replaced";
 import { storedRequestOf } from "./stored";
-import { drafts, firstTexts, take } from "./texts";
+import { drafts, firstTexts, take, unsentFiles } from "./texts";
 import { ThreadTokens } from "./tokens";
 
 interface Props {
@@ -25,7 +28,9 @@ interface Props {
 export function Conversation({ chat, thread, connected, onChange }: Props) {
   const [own] = useState(() => conversationOf(chat, connected.events));
   const [earlier, setEarlier] = useState<StoredMessage[]>([]);
+  const [replaced, setReplaced] = useState<StoredMessage[]>([]);
   own.onEarlier = setEarlier;
+  own.onReplaced = setReplaced;
   own.model = thread.metadata.model;
   const runtime = useChatRuntime(own);
   const at = useRef(thread);
@@ -41,6 +46,8 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
       answer: (call, answer) => own.answer(runtime, call, answer),
       refuse,
       retry: (message) => void own.retry(runtime, message).catch(refuse),
+      say: (text) => void own.say(runtime, { text, images: [] }).catch(refuse),
+      goOn: () => void own.goOn().catch(refuse),
       retryInFork: (answer) => {
         const request = requestOf(runtime, answer) ?? storedRequestOf(before.current, answer);
         if (!request || request.text === "") return toast({ text: "The request of this answer has no text; edit it instead." });
@@ -49,21 +56,29 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
       fork,
     };
   }, [own, runtime, refuse]);
-  const say = useCallback((text: string) => own.say(runtime, text), [own, runtime]);
+  const shown = useMemo(() => ({ replaced, earlier }), [replaced, earlier]);
+  const say = useCallback((said: Said) => own.say(runtime, said), [own, runtime]);
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <ActionsContext value={actions}>
-        <ThreadPrimitive.Root className="conversation" data-connection={connected.refused ? "refused" : connected.connection}>
+        <ThreadPrimitive.Root className="conversation" data-home=".composer textarea" data-connection={connected.refused ? "refused" : connected.connection}>
           <ThreadPrimitive.Viewport className="viewport" tabIndex={0} role="log" aria-label="Messages">
-            <Messages earlier={earlier} />
+            <ReplacedContext value={shown}>
+              <Messages earlier={earlier} />
+            </ReplacedContext>
           </ThreadPrimitive.Viewport>
           {connected.refused && (
             <p className="problem refused" role="alert">
               {connected.refused}
             </p>
           )}
+          {connected.noted && !connected.refused && (
+            <p className="noted" role="status">
+              {connected.noted}
+            </p>
+          )}
           <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse} />
-          <ThreadTokens earlier={earlier} />
+          <ThreadTokens stored={[...earlier, ...replaced]} />
           <FirstText thread={chat.thread} onSay={say} connected={connected} />
           <Watch thread={thread} onChange={onChange} connected={connected} />
         </ThreadPrimitive.Root>
@@ -74,7 +89,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
 
 interface FirstTextProps {
   thread: string;
-  onSay: (text: string) => Promise<void>;
+  onSay: (said: Said) => Promise<void>;
   connected: Connected;
 }
 
@@ -85,11 +100,12 @@ function FirstText({ thread, onSay, connected: { refuse, reload } }: FirstTextPr
   useEffect(() => {
     if (isLoading) hasBegun.current = true;
     if (isLoading || !hasBegun.current) return;
-    const text = take(firstTexts, thread);
-    if (text === undefined) return;
-    onSay(text).catch((error: Error) => {
+    const said = take(firstTexts, thread);
+    if (said === undefined) return;
+    onSay(said).catch((error: Error) => {
       // The input has the text again.
-      drafts.set(thread, text);
+      drafts.set(thread, said.text);
+      unsentFiles.set(thread, said.images);
       refuse(error);
       reload();
     });
@@ -134,10 +150,12 @@ function Watch({ thread: { thread_id, status, updated_at }, onChange, connected:
   }, [thread_id, here, there, isLoading, asked, note, reload]);
   useEffect(() => {
     if (here !== "interrupted" || there !== here || isLoading) return;
-    // Another message may have come with questions of its own, in place of those on the screen.
+    // Somebody may have answered one of several questions on the screen, or another message may have come with
+    // questions of its own.
     const compare = async () => {
       const open = await waitingOn(thread_id).catch(() => undefined);
-      if (open === undefined || open.some((question) => isOneOf(asked, question))) return;
+      const isOpen = (id: string) => open?.some((question) => isOneOf(id, question));
+      if (open === undefined || asked.split(" ").every(isOpen)) return;
       await noteAnswer(thread_id, asked, note).catch(() => {});
       reload();
     };
@@ -156,6 +174,6 @@ function isOneOf(asked: string, { interrupt_id, call }: Pick<Waiting, "interrupt
 /** Notes who answered a question elsewhere that is on the screen, and how. */
 async function noteAnswer(thread: string, asked: string, note: (text: string) => void): Promise<void> {
   const answered = await answeredOn(thread);
-  const found = answered.find((question) => isOneOf(asked, question));
-  if (found) note(sentenceOf({ value: found.answer, answered_by: found.answered_by }, found.call));
+  const found = answered.find((question) => isOneOf(asked, question) && !isOwn(question.idempotency_key));
+  if (found) note(noteOf({ value: found.answer, answered_by: found.answered_by }, found.call));
 }

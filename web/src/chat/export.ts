@@ -1,11 +1,15 @@
 // A thread as a file: the stored messages as JSON, or as Markdown.
 import { json } from "../api/http";
 import type { StoredMessage, StoredPart, Thread } from "../api/types";
+import { stringify } from "../shared/digits";
+import { nameOfTool } from "../shared/effect";
 import { fenced } from "../shared/fence";
 import { titleOf } from "../threads/data";
+import { replacedOf } from "./assistant";
+import { withKeptText } from "./kept";
 
 function block(value: unknown): string {
-  return fenced(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+  return fenced(typeof value === "string" ? value : stringify(value, 2));
 }
 
 function markdownOfPart(part: StoredPart): string {
@@ -14,14 +18,17 @@ function markdownOfPart(part: StoredPart): string {
   if (type === "reasoning") return `> ${(text ?? "").replaceAll("\n", "\n> ")}`;
   if (!type.startsWith("tool-")) return "";
   const ended = errorText === undefined ? output : `failed: ${errorText}`;
-  return [`Call of \`${type.slice(5)}\`:`, block(input ?? {}), ended === undefined ? "" : `Result:\n\n${block(ended)}`].join("\n\n");
+  return [`Call of \`${nameOfTool(type.slice(5))}\`:`, block(input ?? {}), ended === undefined ? "" : `Result:\n\n${block(ended)}`].join("\n\n");
 }
 
 /** Returns messages as Markdown. */
-function markdownOf(title: string, agent: string, messages: StoredMessage[]): string {
-  const said = messages.map(({ role, parts }) => {
+function markdownOf(title: string, agent: string, messages: StoredMessage[], replaced: StoredMessage[]): string {
+  const said = [...messages, ...replaced].map(({ role, parts, metadata }) => {
     const texts = parts.map(markdownOfPart).map((text) => text.trim()).filter(Boolean);
-    return [`## ${role === "user" ? "User" : agent}`, ...texts].join("\n\n");
+    const marks = [metadata?.replacedBy && "replaced by another answer", metadata?.finishReason === "other" && "stopped", metadata?.isKept && "its text is not stored"];
+    const known = marks.filter(Boolean).join("; ");
+    const mark = known === "" ? "" : ` (${known})`;
+    return [`## ${role === "user" ? "User" : agent}${mark}`, ...texts].join("\n\n");
   });
   return `${[`# ${title}`, ...said].join("\n\n")}\n`;
 }
@@ -29,9 +36,13 @@ function markdownOf(title: string, agent: string, messages: StoredMessage[]): st
 /** Saves a thread as a file. */
 export async function exportThread(thread: Thread, agent: string, format: "json" | "md"): Promise<void> {
   const path = { agent, thread_id: thread.thread_id };
-  const messages = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path });
+  const [stored, replaced] = await Promise.all([
+    json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path }),
+    replacedOf({ agent, thread: thread.thread_id }),
+  ]);
+  const messages = stored.map(withKeptText);
   const title = titleOf(thread);
-  const text = format === "json" ? JSON.stringify({ thread, messages }, null, 2) : markdownOf(title, thread.metadata.graph_id ?? agent, messages);
+  const text = format === "json" ? stringify({ thread, messages, replaced }, 2) : markdownOf(title, thread.metadata.graph_id ?? agent, messages, replaced);
   const url = URL.createObjectURL(new Blob([text], { type: format === "json" ? "application/json" : "text/markdown" }));
   const anchor = document.createElement("a");
   anchor.href = url;

@@ -43,6 +43,44 @@ export function bytesOf(bytes: number): string {
   return `${size[0].toLocaleString("en", { maximumFractionDigits: 1 })} ${size[1]}`;
 }
 
+/** An image of a message. */
+export interface Image {
+  name: string;
+  mimeType: string;
+  /** The image as a `data:` address. */
+  url: string;
+}
+
+/** What a person says: a text, in which text files are, and images. */
+export interface Said {
+  text: string;
+  images: Image[];
+}
+
+/** Returns what a person says as the content of a message in a request. */
+export function contentOf({ text, images }: Said): object[] {
+  const files = images.map(({ mimeType, url }) => ({ type: "file", mediaType: mimeType, url }));
+  return text === "" ? files : [{ type: "text", text }, ...files];
+}
+
+/** An image that is added to a text. */
+export function AddedImage({ image: { name, url }, onRemove }: { image: Image; onRemove: () => void }) {
+  return (
+    <div className="text-file">
+      <div className="text-file-head">
+        <span>{name}</span>
+        <span className="size">{sizeOf(url)}</span>
+        <button type="button" className="quiet" aria-label={`Remove ${name}`} onClick={onRemove}>
+          ×
+        </button>
+      </div>
+      <span className="thumbnail">
+        <img src={url} alt={name} />
+      </span>
+    </div>
+  );
+}
+
 /** A text file within a message. */
 export interface TextFile {
   name: string;

@@ -32,7 +32,7 @@ export function Head({ thread, agent, connection, onChange, showsDetails, onDeta
   const choose = (model: string) =>
     void setModel(thread.thread_id, model).then(onChange, (error: Error) => toast({ text: error.message }));
   return (
-    <header className="head">
+    <header className="head" data-home=".menu summary">
       <a className="back" href={link({ view: "threads" })} aria-label="All threads">
         ‹
       </a>

@@ -1,19 +1,26 @@
 import {
   MessagePrimitive,
+  ReadonlyThreadProvider,
+  ThreadPrimitive,
   useAuiState,
   type FileMessagePartProps,
   type ReasoningMessagePartProps,
   type TextMessagePartProps,
 } from "@assistant-ui/react";
-import { useState, type FormEvent, type KeyboardEvent } from "react";
+import { Fragment, useMemo, useState, type FormEvent, type KeyboardEvent } from "react";
 import { copyText } from "../shared/copy";
+import { nameOfTool } from "../shared/effect";
 import { Explained } from "../shared/explained";
 import { CARDS } from "../tools";
 import { ToolCard } from "../tools/card";
+import { useUnknownCalls, type UnknownCall } from "../tools/unknown";
 import { useActions } from "./context";
 import { FileView, TextFileView, withoutFiles } from "./files";
+import { KEPT, NOT_KEPT } from "./kept";
 import { LONG, LongText } from "./long-text";
+import { readOnly } from "./assistant";
 import { Markdown } from "./markdown";
+import { useReplaced, wordsOfAttempts } from "./replaced";
 
 function textOf(content: readonly { type: string; text?: string }[]): string {
   return content.flatMap((part) => (part.type === "text" ? (part.text ?? "") : [])).join("\n\n");
@@ -35,6 +42,15 @@ export function UserMessage() {
           </button>
         )}
       </div>
+    </MessagePrimitive.Root>
+  );
+}
+
+/** A message of the user that was replaced with its answer. */
+function ReplacedRequest() {
+  return (
+    <MessagePrimitive.Root className="message user" data-role="user">
+      <MessagePrimitive.Parts components={SAID} />
     </MessagePrimitive.Root>
   );
 }
@@ -108,6 +124,40 @@ export function EarlierAssistantMessage() {
   return <Spoken isEarlier />;
 }
 
+/** A message of the agent that was replaced. */
+function ReplacedAnswer() {
+  return (
+    <MessagePrimitive.Root className="message" data-role="replaced">
+      <MessagePrimitive.Parts components={PARTS} />
+      <Outcome />
+      <div className="acts">
+        <Copy />
+      </div>
+    </MessagePrimitive.Root>
+  );
+}
+
+const REPLACED = { UserMessage: ReplacedRequest, AssistantMessage: ReplacedAnswer };
+
+/** The answers in whose place the current one stands, closed until wanted. */
+function Attempts({ isEarlier }: { isEarlier: boolean }) {
+  const replaced = useReplaced(isEarlier);
+  const [isOpen, setIsOpen] = useState(false);
+  const messages = useMemo(() => readOnly(replaced), [replaced]);
+  const answers = replaced.filter(({ role }) => role === "assistant");
+  if (answers.length === 0) return null;
+  return (
+    <details className="attempts" open={isOpen} onToggle={(event) => setIsOpen(event.currentTarget.open)}>
+      <summary>{wordsOfAttempts(answers)}</summary>
+      {isOpen && (
+        <ReadonlyThreadProvider messages={messages}>
+          <ThreadPrimitive.Messages components={REPLACED} />
+        </ReadonlyThreadProvider>
+      )}
+    </details>
+  );
+}
+
 function Spoken({ isEarlier }: { isEarlier: boolean }) {
   const id = useAuiState((state) => state.message.id);
   return (
@@ -135,46 +185,108 @@ function File({ mimeType, data }: FileMessagePartProps) {
   return <FileView mimeType={mimeType} url={data} />;
 }
 
+/** Request for the rest of an answer that was cut. */
+const GO_ON = "Continue exactly where your answer was cut.";
+
 /** The state of a message, its usage, and its actions. */
 function Foot({ isEarlier }: { isEarlier: boolean }) {
   const message = useAuiState((state) => state.message);
   const isBusy = useAuiState((state) => state.thread.isRunning);
-  const { retry, retryInFork } = useActions();
+  const { retry, retryInFork, say } = useActions();
   const { status } = message;
-  const error = status?.type === "incomplete" && status.reason === "error" ? errorText(status.error) : undefined;
   // A copy has no checkpoints of the messages that it came with.
   const isCopied = message.metadata.custom["isCopied"] === true;
-  const isReplaceable = !isEarlier && message.isLast && !isCopied;
+  const unknown = useUnknownCalls().filter(({ mayHaveActed }) => mayHaveActed);
+  // To answer again could make such a call again.
+  const isUnsettled = status?.type === "incomplete" && unknown.length > 0;
+  const isReplaceable = !isEarlier && message.isLast && !isCopied && !isUnsettled;
+  const isCut = status?.type === "incomplete" && status.reason === "length";
   const hasEnded = status?.type === "complete" || status?.type === "incomplete";
   return (
     <footer>
-      {error !== undefined && (
-        <div className="problem" role="alert">
-          <Explained text={error} />
-        </div>
-      )}
+      <Outcome />
       {status?.type === "running" && (
         <p className="working" role="status">
           Working…
         </p>
       )}
-      {status?.type === "incomplete" && status.reason === "cancelled" && <p className="stopped">Stopped</p>}
+      {isUnsettled && <Unsettled calls={unknown} isLast={message.isLast && !isEarlier} />}
       {status?.type !== "running" && (
         <div className="acts">
           <Copy />
+          {isReplaceable && !isBusy && isCut && (
+            <button className="quiet" onClick={() => say(GO_ON)}>
+              Continue
+            </button>
+          )}
           {isReplaceable && hasEnded && !isBusy && (
             <button className="quiet" onClick={() => retry(message.id)}>
               Retry
             </button>
           )}
-          {!isReplaceable && (isEarlier || !message.isLast) && !isCopied && !isBusy && (
+          {!isReplaceable && !isUnsettled && (isEarlier || !message.isLast) && !isCopied && !isBusy && (
             <button className="quiet" title="Answers the same request again, in a fork of the thread" onClick={() => retryInFork(message.id)}>
               Retry in a fork
             </button>
           )}
         </div>
       )}
+      <Attempts isEarlier={isEarlier} />
     </footer>
+  );
+}
+
+/** Why the text of an answer is cut. */
+const CUTS: Record<string, string> = {
+  length: "The answer was cut at the token limit.",
+  "content-filter": "The answer was cut by the content filter of the provider.",
+};
+
+/** A message that was stopped. The server has no text of it that was not complete. */
+function Stopped() {
+  const keeps = useAuiState((state) => state.message.metadata.custom["isKept"] === true);
+  const isEmpty = useAuiState((state) => state.message.content.length === 0);
+  return <p className="stopped">{keeps ? `Stopped. ${KEPT}` : isEmpty ? `Stopped. ${NOT_KEPT}` : "Stopped"}</p>;
+}
+
+/** How a message ended, if it is not complete. */
+function Outcome() {
+  const status = useAuiState((state) => state.message.status);
+  if (status?.type !== "incomplete") return null;
+  if (status.reason === "cancelled") return <Stopped />;
+  const cause = CUTS[status.reason];
+  if (cause !== undefined) return <p className="stopped">{cause}</p>;
+  return (
+    status.reason === "error" && (
+      <div className="problem" role="alert">
+        <Explained text={errorText(status.error)} />
+      </div>
+    )
+  );
+}
+
+/** Says that calls may have been made, and leads to the question what happened to them. */
+function Unsettled({ calls, isLast }: { calls: UnknownCall[]; isLast: boolean }) {
+  const { goOn } = useActions();
+  const isBusy = useAuiState((state) => state.thread.isRunning);
+  const names = [...new Set(calls.map(({ toolName }) => nameOfTool(toolName)))];
+  return (
+    <div className="problem" role="alert">
+      <p>
+        {names.map((name, at) => (
+          <Fragment key={name}>
+            {at > 0 && ", "}
+            <code>{name}</code>
+          </Fragment>
+        ))}{" "}
+        may have been made: it was begun, and ended without a result. Look at the other side before you ask for it again.
+      </p>
+      {isLast && !isBusy && (
+        <div className="actions">
+          <button onClick={goOn}>Say what happened</button>
+        </div>
+      )}
+    </div>
   );
 }
 

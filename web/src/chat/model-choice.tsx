@@ -1,6 +1,11 @@
 import { json } from "../api/http";
 import type { Model } from "../api/types";
-import { usePolled } from "../shared/polled";
+import { modelChanges } from "../setup/data";
+import { useStore } from "../shared/store";
+import { useKept, usePolled } from "../shared/polled";
+
+/** Time after which the models are read again. A server has others when it was started again, which is noticed. */
+const AGAIN_MS = 600_000;
 
 interface Props {
   /** Id of a model; empty for that of the agent. */
@@ -15,7 +20,8 @@ function nameOf(id: string): string {
 
 /** The model of the answers. There is a choice if the server offers several. */
 export function ModelChoice({ chosen, onChoose }: Props) {
-  const { data = [] } = usePolled("models", (signal) => json<Model[]>("GET /models", { signal }), 5_000);
+  const at = useStore(modelChanges);
+  const { data = [] } = useKept(usePolled(`models ${at}`, (signal) => json<Model[]>("GET /models", { signal }), AGAIN_MS));
   const [own, ...others] = data.map(({ id }) => id);
   // The server may have offered it once.
   const isGone = chosen !== "" && own !== undefined && !data.some(({ id }) => id === chosen);

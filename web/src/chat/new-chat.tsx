@@ -1,17 +1,22 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useState } from "react";
 import { Agents } from "../agents/agents";
-import type { Assistant } from "../api/types";
 import { reasonOf } from "../question/first";
 import { Absent } from "../shared/absent";
 import { link } from "../shared/route";
+import { toast } from "../shared/toast";
 import { Offer } from "../setup/offer";
 import { useAssistants } from "../threads/data";
 import { InputForm } from "../graph/input-form";
 import { useShape } from "../graph/shape";
-import { beginRun, beginThread } from "./begin";
+import { beginBeside, beginRun, beginThread } from "./begin";
+import type { Said } from "./files";
 import { TextInput } from "./input";
 import { ModelChoice } from "./model-choice";
 import { drafts, NEW_CHAT } from "./texts";
+import { agentOf, awaitAgent, hasWaiting, isDraftOf, isWaiting, useWaiting } from "./waiting";
+
+/** Number of views of new chats that are open: a thread that begins is opened in place of one. */
+let open = 0;
 
 /** Begins a thread with an agent. */
 export function NewChat({ agent }: { agent: string | undefined }) {
@@ -19,21 +24,28 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const { data: assistants } = agents;
   const [problem, setProblem] = useState<string>();
   const [model, setModel] = useState("");
-  const chosen = assistants?.find(({ name, assistant_id }) => name === agent || assistant_id === agent) ?? assistants?.[0];
+  const chosen = assistants && agentOf(assistants, agent);
   const shape = useShape(chosen?.assistant_id);
-  const [isWaiting, setIsWaiting] = useState(false);
-  const [draft] = useState(() => drafts.get(NEW_CHAT));
-  const loaded = useLater(chosen);
-  const begin = async (text: string, other?: Assistant) => {
+  const waiting = useWaiting();
+  const [draft] = useState(draftOf);
+  useEffect(() => {
+    open += 1;
+    return () => void (open -= 1);
+  }, []);
+  const begin = async (said: Said, other = chosen) => {
     setProblem(undefined);
-    setIsWaiting(chosen === undefined);
-    const agent = other ?? (await loaded());
-    setIsWaiting(false);
+    const found = other ?? (await awaitAgent(agent, said.text));
+    const chosenAgent = { ...found, model: model || undefined };
     try {
-      await beginThread({ ...agent, model: model || undefined }, text);
+      if (open > 0) await beginThread(chosenAgent, said);
+      else toast({ text: `“${await beginBeside(chosenAgent, said)}” is sent.` });
       return true;
     } catch (error) {
-      setProblem(reasonOf(error as Error));
+      const reason = reasonOf(error as Error);
+      if (open === 0) toast({ text: reason });
+      // The view that had the text may be closed.
+      drafts.set(NEW_CHAT, drafts.get(NEW_CHAT) ?? said.text);
+      setProblem(reason);
       return false;
     }
   };
@@ -60,23 +72,24 @@ export function NewChat({ agent }: { agent: string | undefined }) {
             label="Your message"
             placeholder={`Write to ${chosen?.name ?? "an agent"}`}
             initial={draft}
-            onText={async (text) => {
-              const isTaken = await begin(text);
-              if (isTaken) drafts.set(NEW_CHAT, "");
+            onSaid={async (said) => {
+              const isTaken = await begin(said);
+              if (isTaken && isDraftOf(said.text, drafts.get(NEW_CHAT) ?? "")) drafts.set(NEW_CHAT, "");
               return isTaken;
             }}
-            onDraft={(text) => drafts.set(NEW_CHAT, text)}
+            // A text that waits is the draft until it is sent.
+            onDraft={(text) => (text !== "" || !hasWaiting()) && drafts.set(NEW_CHAT, text)}
             focus
           />
           <ModelChoice chosen={model} onChoose={setModel} />
         </>
       )}
       <p role="status" className="facts">
-        {isWaiting && "It is sent when the agents are there."}
+        {waiting.length > 0 && `${waiting.length > 1 ? "They are" : "It is"} sent when the agents are there.`}
       </p>
       <Offer />
       {assistants ? (
-        <Agents assistants={assistants} chosen={chosen} onRequest={(agent, text) => void begin(text, agent)} />
+        <Agents assistants={assistants} chosen={chosen} onRequest={(agent, text) => void begin({ text, images: [] }, agent)} />
       ) : (
         <Absent of="agents" polled={agents} />
       )}
@@ -84,15 +97,8 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   );
 }
 
-/** Returns a function that waits until there is a value. */
-function useLater<T>(value: T | undefined): () => Promise<T> {
-  const present = useRef(value);
-  present.current = value;
-  const waiting = useRef<((value: T) => void)[]>([]);
-  useEffect(() => {
-    if (value === undefined) return;
-    for (const go of waiting.current.splice(0)) go(value);
-  }, [value]);
-  return () =>
-    present.current === undefined ? new Promise((resolve) => waiting.current.push(resolve)) : Promise.resolve(present.current);
+/** Returns the text that was typed; nothing if it was sent, and waits for the agents. */
+function draftOf(): string | undefined {
+  const draft = drafts.get(NEW_CHAT);
+  return draft !== undefined && isWaiting(draft) ? undefined : draft;
 }

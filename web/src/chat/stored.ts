@@ -1,5 +1,6 @@
 import type { ThreadMessageLike } from "@assistant-ui/react";
 import type { Json, JsonObject, StoredMessage, StoredPart } from "../api/types";
+import { withKeptText } from "./kept";
 
 type Part = Exclude<ThreadMessageLike["content"], string>[number];
 type Status = NonNullable<ThreadMessageLike["status"]>;
@@ -39,6 +40,9 @@ function status({ metadata }: StoredMessage): Status {
       return { type: "requires-action", reason: "tool-calls" };
     case "error":
       return { type: "incomplete", reason: "error", error: metadata.error ?? "the run failed" };
+    case "length":
+    case "content-filter":
+      return { type: "incomplete", reason: metadata.finishReason };
     case "other":
       return { type: "incomplete", reason: "cancelled" };
     default:
@@ -47,11 +51,12 @@ function status({ metadata }: StoredMessage): Status {
 }
 
 /** Returns a stored message in the shape of assistant-ui. */
-export function fromStored(message: StoredMessage): ThreadMessageLike {
+export function fromStored(stored: StoredMessage): ThreadMessageLike {
+  const message = withKeptText(stored);
   const { id, role, parts, metadata } = message;
   const shown = { id, role, content: parts.flatMap(content) };
   if (role === "user") return shown;
-  const custom = { usage: metadata?.usage, isCopied: metadata?.runId === undefined };
+  const custom = { isKept: metadata?.isKept, usage: metadata?.usage, isReplaced: metadata?.replacedBy !== undefined, isCopied: metadata?.runId === undefined };
   return { ...shown, status: status(message), metadata: { custom, unstable_data: facts(parts) } };
 }
 

@@ -1,5 +1,17 @@
-/** Texts that begin threads which were created, by thread. */
-export const firstTexts = new Map<string, string>();
+import type { Added } from "./attach";
+import type { Said } from "./files";
+
+/** What begins a thread, and the agent and the model that answer. */
+export interface First extends Said {
+  agent: string;
+  model?: string;
+}
+
+/** What begins threads that were created, by thread. */
+export const firstTexts = new Map<string, First>();
+
+/** Files of messages that are not sent, by thread. */
+export const unsentFiles = new Map<string, Added[]>();
 
 /** Prefix of the names under which the tab keeps drafts. */
 const DRAFT = "draft:";
@@ -16,8 +28,8 @@ export const drafts = {
   },
 };
 
-/** Takes the text of a thread out of a map. */
-export function take(texts: Map<string, string>, thread: string): string | undefined {
+/** Takes what begins a thread out of a map. */
+export function take(texts: Map<string, First>, thread: string): First | undefined {
   const text = texts.get(thread);
   texts.delete(thread);
   return text;

@@ -34,9 +34,9 @@ export function dollarsOf(microUsd: number): string {
   return usd.toLocaleString("en", { style: "currency", currency: "USD", ...digits });
 }
 
-/** The usage of all messages of a thread: the cost where prices are known, and the tokens on demand. */
-export function ThreadTokens({ earlier }: { earlier: StoredMessage[] }) {
-  const before = useMemo(() => earlier.reduce((all, { metadata }) => plus(all, metadata?.usage), NOTHING), [earlier]);
+/** The usage of all messages of a thread, also of those that were replaced: the cost where prices are known, and the tokens on demand. `stored` has the messages that the runtime does not have. */
+export function ThreadTokens({ stored }: { stored: StoredMessage[] }) {
+  const before = useMemo(() => stored.reduce((all, { metadata }) => plus(all, metadata?.usage), NOTHING), [stored]);
   // A text, because a selected value that is made anew draws again and again.
   const counted = useAuiState((state) => JSON.stringify(state.thread.messages.reduce<Sum>(plusMessage, before)));
   const { tokens, cost } = JSON.parse(counted) as Partial<Sum> & { tokens: number };

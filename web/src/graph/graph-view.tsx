@@ -3,9 +3,11 @@ import { json, request } from "../api/http";
 import type { Json, JsonObject, Thread, Waiting } from "../api/types";
 import { respond } from "../inbox/data";
 import { Ask } from "../question/ask";
+import { reasonOf } from "../question/first";
 import { useLoaded } from "../run/data";
 import { readLog, readRuns } from "../run/log";
 import { ValueTree } from "../run/tree";
+import { stringify } from "../shared/digits";
 import { copyText } from "../shared/copy";
 import { toast } from "../shared/toast";
 import { InputForm } from "./input-form";
@@ -48,7 +50,7 @@ export function GraphView({ thread, agent, shape, onChange }: Props) {
   const { thread_id: id, status, updated_at } = thread;
   const [answers, setAnswers] = useState(0);
   const { data, problem } = useLoaded([id, status, updated_at, answers].join(), (signal) => readPresent(id, signal));
-  const report = (error: Error) => toast({ text: error.message });
+  const report = (error: Error) => toast({ text: reasonOf(error) });
   const start = (input: JsonObject) => void startRun(id, agent, input).then(onChange, report);
   const stop = () => {
     if (!data?.run) return;
@@ -69,7 +71,7 @@ export function GraphView({ thread, agent, shape, onChange }: Props) {
               {data.error}
             </p>
           )}
-          {data?.waiting.map((one) => one.call && <Ask key={one.id} call={one.call} member={one.graph} onAnswer={(answer) => respond(one.id, answer).finally(answered)} />)}
+          {data?.waiting.map((one) => one.call && <Ask key={one.id} call={one.call} member={one.graph} onAnswer={(answer) => respond([{ waiting: one, answer }]).finally(answered)} />)}
           <Output values={data?.values} isBusy={status === "busy"} />
           <h2>Input</h2>
           <InputForm schema={shape.input} onInput={start} isBusy={status === "busy"} onStop={status === "busy" ? stop : undefined} />
@@ -95,7 +97,7 @@ function Output({ values, isBusy }: { values: Json | undefined; isBusy: boolean 
       ) : (
         <>
           <ValueTree value={values} label="Output" />
-          <button className="quiet" onClick={() => copyText(JSON.stringify(values, null, 2))}>
+          <button className="quiet" onClick={() => copyText(stringify(values, 2))}>
             Copy as JSON
           </button>
         </>

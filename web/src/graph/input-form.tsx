@@ -1,6 +1,7 @@
 import { useState, type FormEvent } from "react";
-import type { JsonObject, Schema } from "../api/types";
+import type { Json, JsonObject, Schema } from "../api/types";
 import { Fields, valueOfForm } from "../question/fields";
+import { parse, stringify } from "../shared/digits";
 import { isObject } from "../shared/json";
 
 interface Props {
@@ -18,7 +19,7 @@ export function InputForm({ schema, onInput, isBusy = false, onStop }: Props) {
   const read = (form: HTMLFormElement): JsonObject | undefined => {
     if (!isJson) return valueOfForm(form, schema, {});
     try {
-      const value = JSON.parse(String(new FormData(form).get("json")));
+      const value = parse(String(new FormData(form).get("json"))) as Json;
       if (isObject(value)) return value;
       setProblem("The input is an object, such as {\"name\": \"value\"}.");
     } catch (error) {
@@ -46,7 +47,7 @@ export function InputForm({ schema, onInput, isBusy = false, onStop }: Props) {
       {isJson ? (
         <label className="field">
           Input as JSON
-          <textarea key="json" name="json" rows={8} className="code" defaultValue={JSON.stringify(input, null, 2)} />
+          <textarea key="json" name="json" rows={8} className="code" defaultValue={stringify(input, 2)} />
         </label>
       ) : (
         <Fields schema={schema} value={input} />

@@ -2,7 +2,7 @@ import type { Answered as Row } from "../api/types";
 import { wordsOf } from "../question/answer";
 import { Absent } from "../shared/absent";
 import { link } from "../shared/route";
-import { age, useNow } from "../shared/time";
+import { age, clock, useNow } from "../shared/time";
 import { useAnswered } from "./data";
 import { askerOf, subjectOf } from "./subject";
 
@@ -26,7 +26,6 @@ export function Answered() {
 
 function Decision({ row, now }: { row: Row; now: number }) {
   const { call, answer, answered_by, answered_at, thread_id } = row;
-  const at = new Date(answered_at);
   return (
     <>
       <a className="title" href={link({ view: "thread", thread: thread_id })}>
@@ -35,7 +34,7 @@ function Decision({ row, now }: { row: Row; now: number }) {
       <strong>{call ? wordsOf(call, answer) : "Answered"}</strong>
       <p className="facts">
         <span>by {answered_by}</span>
-        <time dateTime={answered_at} title={at.toLocaleString()}>
+        <time dateTime={answered_at} title={clock(answered_at)}>
           {age(answered_at, now)}
         </time>
         <span>{askerOf(row)}</span>

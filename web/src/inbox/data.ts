@@ -1,10 +1,19 @@
-import { json, request } from "../api/http";
-import type { Answered, Waiting } from "../api/types";
+import { HttpError, json, request } from "../api/http";
+import { isOwn, sendOnce } from "../api/sent";
+import type { Answered, JsonObject, Waiting } from "../api/types";
 import { usePolled } from "../shared/polled";
 import { bodyOf, type Answer } from "../question/answer";
 
 /** Number of questions in the inbox. */
 const LIMIT = 100;
+
+/**
+ * Orders questions, oldest first. Those of the same time are by thread, and within one in the order of the server:
+ * ages are counted to the moment at which each was read, and differ between two reads.
+ */
+function byAge(a: Waiting, b: Waiting): number {
+  return Date.parse(a.created_at) - Date.parse(b.created_at) || a.thread_id.localeCompare(b.thread_id);
+}
 
 /** Returns what waits for a person, oldest first. */
 export function useInbox() {
@@ -12,7 +21,7 @@ export function useInbox() {
     "inbox",
     async (signal) => {
       const found = await json<Waiting[]>("GET /interrupts", { query: { limit: LIMIT }, signal });
-      return found.sort((a, b) => b.age_ms - a.age_ms);
+      return found.sort(byAge);
     },
     2500,
   );
@@ -34,6 +43,43 @@ export function useAnswered() {
   return usePolled("answered", (signal) => json<Answered[]>("GET /interrupts", { query, signal }), 5000);
 }
 
-export async function respond(id: string, answer: Answer): Promise<void> {
-  await request("POST /interrupts/{interrupt_id}/respond", { path: { interrupt_id: id }, body: bodyOf(answer) });
+/** An answer to a question. */
+export interface Given {
+  waiting: Waiting;
+  answer: Answer;
+}
+
+/** Sends the answers to questions of one thread: all are taken, or none. */
+export async function respond(given: Given[]): Promise<void> {
+  const [first, ...others] = given;
+  if (first === undefined) return;
+  const { waiting, answer } = first;
+  const further = Object.fromEntries(others.map(({ waiting: { id }, answer }) => [id, bodyOf(answer)]));
+  const body = { ...(bodyOf(answer) as JsonObject), ...(others.length > 0 && { further }) };
+  const { id, thread_id } = waiting;
+  const find = (key: string) => isTaken(thread_id, key);
+  try {
+    await sendOnce({
+      what: JSON.stringify(given.map(({ waiting: { id }, answer }) => [id, answer])),
+      isAnswer: true,
+      send: (key) => request("POST /interrupts/{interrupt_id}/respond", { path: { interrupt_id: id }, body, key }),
+      find,
+    });
+  } catch (error) {
+    throw await withOwnFirst(error as Error, thread_id, ({ id }) => given.some(({ waiting }) => waiting.id === id));
+  }
+}
+
+/** Returns `true` if an answer was taken that was sent under a key. */
+export async function isTaken(thread: string, key: string): Promise<boolean> {
+  return (await answeredOn(thread)).some(({ idempotency_key }) => idempotency_key === key);
+}
+
+/** Returns the refusal of an answer; if the answer that counted was sent here, the refusal says so. */
+export async function withOwnFirst(error: Error, thread: string, isAbout: (answered: Answered) => boolean): Promise<Error> {
+  if (!(error instanceof HttpError) || error.status !== 409) return error;
+  const first = (error.body as { first?: object } | null)?.first;
+  if (first === undefined) return error;
+  const found = (await answeredOn(thread).catch(() => [])).filter(isAbout);
+  return found.some(({ idempotency_key }) => isOwn(idempotency_key)) ? new HttpError(409, error.message, { first: { ...first, isOwn: true } }) : error;
 }

@@ -4,7 +4,7 @@ import { withoutFiles } from "../chat/files";
 import { useLoaded } from "../run/data";
 import { link } from "../shared/route";
 import { wordsOfMarkdown } from "../shared/words";
-import { wordsOfTool } from "../shared/effect";
+import { nameOfTool } from "../shared/effect";
 
 /** Number of turns before a question that are read. */
 const TURNS = 4;
@@ -15,7 +15,7 @@ const QUESTIONS = ["tool-ask_human", "tool-request_approval"];
 function lineOf(part: StoredPart): string {
   if (part.type === "text") return wordsOfMarkdown(withoutFiles(part.text ?? "").text);
   if (!part.type.startsWith("tool-") || QUESTIONS.includes(part.type)) return "";
-  const name = wordsOfTool(part.type.slice("tool-".length).replace("__", "/"));
+  const name = nameOfTool(part.type.slice("tool-".length));
   if (part.state === "output-error") return `${name}: without a result`;
   return part.state === "output-available" ? `${name}: done` : `${name}: waits`;
 }

@@ -1,5 +1,4 @@
 import type { Waiting } from "../api/types";
-import { wordsOfTool } from "../shared/effect";
 import { toolOf } from "./subject";
 
 /** What the listed questions have in common; nothing without a member. */
@@ -43,7 +42,7 @@ export function Filters({ waiting, filter, onFilter }: Props) {
   return (
     <form className="filters" role="search" aria-label="Questions">
       <Choice label="Agent" value={filter.agent} options={agents.map((agent) => [agent, agent])} onChoose={(value) => set("agent", value)} />
-      <Choice label="Tool" value={filter.tool} options={tools.map((tool) => [tool, wordsOfTool(tool)])} onChoose={(value) => set("tool", value)} />
+      <Choice label="Tool" value={filter.tool} options={tools.map((tool) => [tool, tool])} onChoose={(value) => set("tool", value)} />
       <Choice label="Waits for" value={filter.age?.toString()} options={AGES.map(([ms, words]) => [String(ms), words])} onChoose={(value) => set("age", value)} />
     </form>
   );

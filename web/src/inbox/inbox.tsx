@@ -1,12 +1,14 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState, type RefObject } from "react";
 import type { Waiting } from "../api/types";
 import { wordsOf } from "../question/answer";
 import { Absent } from "../shared/absent";
 import { useIsPhone } from "../shared/phone";
 import { usePolled, type Polled } from "../shared/polled";
 import { link, type InboxTab } from "../shared/route";
-import { age, useNow } from "../shared/time";
+import { Rows } from "../shared/rows";
+import { age, clock, useNow } from "../shared/time";
 import { Ask } from "../question/ask";
+import { useThread } from "../threads/data";
 import { Answered } from "./answered";
 import { Bulk } from "./bulk";
 import { answeredOn, respond } from "./data";
@@ -73,9 +75,21 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
   const before = waiting[Math.max(0, place.current - 1)];
   const toggle = (one: Waiting) =>
     setSelected((all) => new Map(all.has(one.id) ? [...all].filter(([id]) => id !== one.id) : [...all, [one.id, one]]));
+  // Keys are about the row that has the focus, or about the question that is shown.
+  const list = useRef<HTMLUListElement>(null);
+  const focused = () => [...(list.current?.children ?? [])].findIndex((row) => row.contains(document.activeElement));
   useKeys(detail, {
-    onStep: (step) => setChosen((step === 1 ? next : before) ?? chosen),
-    onSelect: () => chosen && !isGone && toggle(chosen),
+    onStep: (step) => {
+      const from = focused();
+      const to = from >= 0 ? (waiting[from + step] ?? waiting[from]) : ((step === 1 ? next : before) ?? chosen);
+      if (to === undefined) return;
+      setChosen(to);
+      list.current?.children[waiting.indexOf(to)]?.querySelector("button")?.focus();
+    },
+    onSelect: () => {
+      const one = waiting[focused()] ?? (isGone ? undefined : chosen);
+      if (one) toggle(one);
+    },
   });
   // On a phone, the card is below the list.
   const choose = (one: Waiting) => {
@@ -103,9 +117,9 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
       <div>
         <Filters waiting={all} filter={filter} onFilter={narrow} />
         {waiting.length === 0 && all.length > 0 && <p className="empty">No question fits.</p>}
-        <List waiting={waiting} current={chosen?.id} selected={selected} onChoose={choose} onToggle={toggle} />
+        <List place={list} waiting={waiting} current={chosen?.id} selected={selected} onChoose={choose} onToggle={toggle} />
       </div>
-      <div className="detail" ref={detail}>
+      <div className="detail" ref={detail} tabIndex={-1} data-home="" role="group" aria-label="Question">
         {shown === undefined ? null : several.length > 1 ? (
           <Bulk chosen={several} open={open} onAnswered={onAnswered} onClear={() => setSelected(new Map())} />
         ) : open.has(shown.id) ? (
@@ -119,6 +133,7 @@ function Open({ inbox, onAnswered }: Omit<Props, "tab">) {
 }
 
 interface ListProps {
+  place: RefObject<HTMLUListElement | null>;
   waiting: Waiting[];
   /** Id of the question that is shown. */
   current: string | undefined;
@@ -127,10 +142,10 @@ interface ListProps {
   onToggle: (waiting: Waiting) => void;
 }
 
-function List({ waiting, current, selected, onChoose, onToggle }: ListProps) {
+function List({ place, waiting, current, selected, onChoose, onToggle }: ListProps) {
   const now = useNow(10_000);
   return (
-    <ul className="waiting" aria-label="Questions">
+    <ul ref={place} className="waiting" aria-label="Questions">
       {waiting.map((one) => (
         <li key={one.id}>
           <input
@@ -141,7 +156,7 @@ function List({ waiting, current, selected, onChoose, onToggle }: ListProps) {
           />
           <button aria-pressed={one.id === current} onClick={() => onChoose(one)}>
             <span className="title">{subjectOf(one.call)}</span>
-            <time dateTime={one.created_at}>{age(one.created_at, now)}</time>
+            <time dateTime={one.created_at} title={clock(one.created_at)}>{age(one.created_at, now)}</time>
             <span className="facts">{[askerOf(one), effectOf(one)].filter(Boolean).join(" · ")}</span>
           </button>
         </li>
@@ -155,12 +170,14 @@ function Settled({ waiting, hasNext, onNext }: { waiting: Waiting; hasNext: bool
   const { id, call, thread_id } = waiting;
   const read = async () => (await answeredOn(thread_id)).find((answered) => answered.id === id) ?? null;
   const { data, error } = usePolled(`settled ${id}`, read, 5000);
+  const thread = useThread(thread_id).data;
+  const works = "The agent works on another answer of this conversation. If it still needs this one, it asks again.";
   const closed = "It is no longer open, and has no answer: its conversation went on without one, or was deleted.";
   return (
     <section className="ask settled" aria-label="Answered question">
       <h2>{subjectOf(call)}</h2>
       <p role="status">
-        {data ? `Answered by ${data.answered_by}: ${call ? wordsOf(call, data.answer) : "answered"}.` : data === null || error ? closed : "…"}
+        {data ? `Answered by ${data.answered_by}: ${call ? wordsOf(call, data.answer) : "answered"}.` : data === null && thread?.status === "busy" ? works : error || (data === null && thread !== undefined) ? closed : "…"}
       </p>
       <div className="actions">
         {hasNext && (
@@ -176,7 +193,7 @@ function Settled({ waiting, hasNext, onNext }: { waiting: Waiting; hasNext: bool
 }
 
 function Detail({ waiting, onAnswered }: { waiting: Waiting; onAnswered: () => void }) {
-  const { id, call, node, graph } = waiting;
+  const { call, node, graph } = waiting;
   return (
     <>
       {call && (
@@ -185,13 +202,19 @@ function Detail({ waiting, onAnswered }: { waiting: Waiting; onAnswered: () => v
           member={graph}
           onAnswer={async (answer) => {
             // A question that was answered elsewhere leaves the list too.
-            await respond(id, answer).finally(onAnswered);
+            await respond([{ waiting, answer }]).finally(onAnswered);
           }}
         />
       )}
-      <p className="facts">
-        Asked by {askerOf(waiting)} in node {node}.
-      </p>
+      <Rows
+        label="The question"
+        rows={[
+          ["Asked by", askerOf(waiting)],
+          ["Asked at", clock(waiting.created_at)],
+          ["For", waiting.run_by],
+          ["In node", node],
+        ]}
+      />
       <Excerpt waiting={waiting} />
     </>
   );

@@ -1,21 +1,18 @@
-import type { Answered, Call, Json, Waiting } from "../api/types";
+import type { Answered, Call, Waiting } from "../api/types";
 import { approvalOf, type Approval } from "../question/answer";
 import { unknownOf } from "../question/unknown";
-import { isObject, plain } from "../shared/json";
+import { lineOf } from "../question/units";
+import { plain } from "../shared/json";
 
 /** Returns one line for a question: the exact action, or the text. */
 export function subjectOf(call: Call | null): string {
   if (call === null) return "Waits";
-  const { action, args, question } = call.args;
+  const { question } = call.args;
   const unknown = unknownOf(call);
   if (unknown) return `Did ${unknown.name} happen? ${lineOf(unknown.args)}`;
-  if (call.name !== "request_approval") return plain(question ?? call.name);
-  return `${plain(action ?? "")} ${lineOf(args)}`;
-}
-
-/** Returns the values of arguments in one line. */
-function lineOf(args: Json | undefined): string {
-  return isObject(args) ? Object.values(args).map(plain).join(" ") : "";
+  const approval = approvalOf(call);
+  if (approval === undefined) return plain(question ?? call.name);
+  return `${approval.action} ${lineOf(approval.args, approval.schema)}`;
 }
 
 /** Returns the name of the tool that a question is about; `question` for one that no call is behind. */

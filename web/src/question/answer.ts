@@ -1,6 +1,7 @@
 // Questions as the server sends them, and answers as it takes them.
 import type { Call, Json, JsonObject, Schema } from "../api/types";
-import { isObject } from "../shared/json";
+import { parse } from "../shared/digits";
+import { isObject, plain } from "../shared/json";
 import { unknownOf, wordsOfUnknown } from "./unknown";
 
 /** An answer: a decision about a call, or a value. */
@@ -83,7 +84,7 @@ export function answerOfText(call: Call, typed: string): Answer {
 function valueOfText(schema: Schema | undefined, typed: string): Json {
   if (schema?.type === undefined || [schema.type].flat().includes("string")) return typed;
   try {
-    return JSON.parse(typed) as Json;
+    return parse(typed) as Json;
   } catch {
     return typed;
   }
@@ -100,7 +101,7 @@ export function wordsOf(call: Call, answer: Json): string {
   if (unknownOf(call)) return wordsOfUnknown(given);
   if (call.name !== "request_approval") {
     const value = given.answer ?? given.content ?? given;
-    return given.action === "decline" ? "Declined" : typeof value === "string" ? value : JSON.stringify(value);
+    return given.action === "decline" ? "Declined" : plain(value);
   }
   const comment = text(given.message ?? given.comment ?? given.reason) || undefined;
   const because = comment === undefined ? "" : `: ${comment}`;

@@ -1,10 +1,13 @@
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
+import { useConnection } from "../api/connection";
 import type { Call, Json } from "../api/types";
 import { span, useNow } from "../shared/time";
 import { approvalOf, questionOf, type Answer } from "./answer";
 import { ApprovalCard } from "./approval";
+import { begunOf, forgetBegun, keepBegun, QuestionContext } from "./begun";
 import { reasonOf } from "./first";
 import { QuestionCard } from "./question";
+import { lineOf } from "./units";
 import { unknownOf } from "./unknown";
 import { UnknownCard } from "./unknown-card";
 
@@ -21,26 +24,66 @@ export function Ask({ call, member, onAnswer }: Props) {
   const [state, setState] = useState<{ sent?: boolean; problem?: string }>({});
   const approval = approvalOf(call);
   const unknown = unknownOf(call);
+  const id = String(call.args.interruptId ?? call.id);
+  const card = useRef<HTMLElement>(null);
+  useEffect(() => restoreFocus(card.current, begunOf(id, FOCUS)), [id]);
   const send = (answer: Answer) => {
     setState({ sent: true });
-    onAnswer(answer).catch((error: Error) => setState({ problem: reasonOf(error, call) }));
+    onAnswer(answer).then(
+      () => forgetBegun(id),
+      (error: Error) => setState({ problem: reasonOf(error, call) }),
+    );
   };
-  const name = approval ? `Approval of ${approval.action}` : unknown ? `Unknown outcome of ${unknown.name}` : "Question";
+  const name = approval ? `Approval of ${approval.action}: ${lineOf(approval.args, approval.schema)}` : unknown ? `Unknown outcome of ${unknown.name}` : "Question";
   return (
-    <section className="ask" data-call={call.id} aria-label={name} aria-busy={state.sent}>
+    <section
+      ref={card}
+      className="ask"
+      data-call={call.id}
+      aria-label={name}
+      aria-busy={state.sent}
+      // Both are called for what a person does, and not when the card leaves the page.
+      onFocus={({ target }) => keepBegun(id, FOCUS, target.getAttribute("name"))}
+      onBlur={() => keepBegun(id, FOCUS, null)}
+    >
       {member !== null && <p className="asker">{member} asks</p>}
-      <fieldset disabled={state.sent}>
-        {approval && <ApprovalCard approval={approval} onAnswer={send} />}
-        {unknown && <UnknownCard unknown={unknown} interrupt={String(call.args.interruptId)} onAnswer={send} />}
-        {!approval && !unknown && <QuestionCard question={questionOf(call)} onAnswer={send} />}
-      </fieldset>
+      <QuestionContext value={id}>
+        <fieldset disabled={state.sent}>
+          {approval && <ApprovalCard approval={approval} onAnswer={send} />}
+          {unknown && <UnknownCard unknown={unknown} interrupt={String(call.args.interruptId)} onAnswer={send} />}
+          {!approval && !unknown && <QuestionCard question={questionOf(call)} onAnswer={send} />}
+        </fieldset>
+      </QuestionContext>
       <Expiry at={call.args.expiresAt} />
+      {state.sent && <Sending />}
       {state.problem && (
         <p role="alert" className="problem">
           {state.problem}
         </p>
       )}
     </section>
+  );
+}
+
+/** Name under which it is stored which field has the focus. */
+const FOCUS = "focus";
+
+/** Gives the focus to the field of a card that had it when the card was drawn before. */
+function restoreFocus(card: HTMLElement | null, name: unknown): void {
+  if (typeof name !== "string") return;
+  const field = card?.querySelector<HTMLElement>(`[name="${CSS.escape(name)}"]`);
+  field?.focus();
+  if (field instanceof HTMLTextAreaElement) field.setSelectionRange(field.value.length, field.value.length);
+}
+
+/** The state of something that was sent and has no reply yet. */
+export function Sending() {
+  const { isLost } = useConnection();
+  if (!isLost) return <p role="status">Sending…</p>;
+  return (
+    <p role="alert" className="problem">
+      The server did not answer. It is looked up if this was sent, when the server is there again.
+    </p>
   );
 }
 

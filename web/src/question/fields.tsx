@@ -1,5 +1,6 @@
 // Forms made from JSON schemas: a field for each member with a simple type, JSON for the others.
 import type { Json, JsonObject, Schema } from "../api/types";
+import { digitsOf, parse, stringify } from "../shared/digits";
 
 type Kind = "text" | "number" | "integer" | "boolean" | "choice" | "json";
 
@@ -16,6 +17,20 @@ export function choicesOf(schema: Schema | undefined): { value: Json; label: str
   if (!forms?.length || !forms.every((form) => form.const !== undefined)) return undefined;
   return forms.map(({ const: value, title }) => ({ value: value!, label: title ?? String(value) }));
 }
+
+/** Returns a schema in which nothing is chosen for the person: no defaults, and `boolean` members without a value. */
+export function withoutDefaults(schema: Schema | undefined): Schema | undefined {
+  const members = Object.entries(schema?.properties ?? {}).map(([name, { default: _, ...member }]): [string, Schema] => [
+    name,
+    member.type === "boolean" ? { ...member, type: undefined, oneOf: BOOLEANS } : member,
+  ]);
+  return schema?.properties ? { ...schema, properties: Object.fromEntries(members) } : schema;
+}
+
+const BOOLEANS: Schema[] = [
+  { const: true, title: "Yes" },
+  { const: false, title: "No" },
+];
 
 function kindOf(schema: Schema | undefined): Kind {
   const types = [schema?.type].flat().filter((type) => type !== "null");
@@ -34,7 +49,7 @@ function membersOf(schema: Schema | undefined, value: JsonObject): [string, Sche
 }
 
 function guessed(value: Json): Schema | undefined {
-  return ["string", "number", "boolean"].includes(typeof value) ? { type: typeof value } : undefined;
+  return digitsOf(value) !== undefined ? { type: "integer" } : ["string", "number", "boolean"].includes(typeof value) ? { type: typeof value } : undefined;
 }
 
 /** The fields of an object. */
@@ -60,7 +75,8 @@ function Field({ name, schema, value, required }: FieldProps) {
   if (kind === "boolean") return <input type="checkbox" name={name} defaultChecked={value === true} />;
   if (kind === "choice") {
     return (
-      <select name={name} defaultValue={JSON.stringify(value)} required={required}>
+      <select name={name} defaultValue={value === undefined ? "" : JSON.stringify(value)} required={required}>
+        {value === undefined && <option value="">Choose…</option>}
         {choicesOf(schema)?.map((choice) => (
           <option key={choice.label} value={JSON.stringify(choice.value)}>
             {choice.label}
@@ -72,9 +88,9 @@ function Field({ name, schema, value, required }: FieldProps) {
   if (kind === "number" || kind === "integer") {
     const step = kind === "integer" ? 1 : "any";
     const bounds = { min: schema?.minimum, max: schema?.maximum, step };
-    return <input type="number" name={name} defaultValue={value as number | undefined} required={required} {...bounds} />;
+    return <input type="number" name={name} defaultValue={digitsOf(value) ?? (value as number | undefined)} required={required} {...bounds} />;
   }
-  const shown = kind === "json" && value !== undefined ? JSON.stringify(value, null, 2) : ((value as string | undefined) ?? "");
+  const shown = kind === "json" && value !== undefined ? stringify(value, 2) : ((value as string | undefined) ?? "");
   const long = kind === "json" || shown.length > 60;
   if (long) return <textarea name={name} rows={4} defaultValue={shown} required={required} />;
   return <input name={name} defaultValue={shown} required={required} maxLength={schema?.maxLength} />;
@@ -97,7 +113,7 @@ function valueOfField(field: HTMLInputElement | HTMLTextAreaElement | HTMLSelect
   if (kind === "text") return field.value;
   if (field.value.trim() === "") return undefined;
   try {
-    const value = JSON.parse(field.value) as Json;
+    const value = parse(field.value) as Json;
     field.setCustomValidity("");
     return value;
   } catch {

@@ -1,5 +1,7 @@
-import type { FormEvent } from "react";
+import { useState, type FormEvent } from "react";
+import type { JsonObject } from "../api/types";
 import type { Answer, Question } from "./answer";
+import { useBegun } from "./begun";
 import { choicesOf, Fields, valueOfForm } from "./fields";
 
 interface Props {
@@ -39,6 +41,10 @@ export function QuestionCard({ question, onAnswer }: Props) {
 
 function AnswerForm({ question: { schema }, onAnswer, children }: Props & { children: React.ReactNode }) {
   const hasFields = schema?.properties !== undefined;
+  const own = { properties: { answer: { type: "string", ...schema, title: "Your answer" } }, required: ["answer"] };
+  const fields = hasFields ? schema : own;
+  const [begun, setBegun] = useBegun<JsonObject>("answer", {});
+  const [initial] = useState(begun);
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = event.currentTarget;
@@ -46,10 +52,9 @@ function AnswerForm({ question: { schema }, onAnswer, children }: Props & { chil
     const { answer } = valueOfForm(form, { properties: { answer: schema ?? { type: "string" } }, required: ["answer"] }, {});
     onAnswer({ answer: answer ?? "" });
   };
-  const own = { properties: { answer: { type: "string", ...schema, title: "Your answer" } }, required: ["answer"] };
   return (
-    <form onSubmit={submit}>
-      <Fields schema={hasFields ? schema : own} value={{}} />
+    <form onSubmit={submit} onChange={(event) => setBegun(valueOfForm(event.currentTarget, fields, {}))}>
+      <Fields schema={fields} value={initial} />
       <div className="actions">
         <button className="primary">Answer</button>
         {children}

@@ -1,11 +1,15 @@
-import { useState, type FormEvent } from "react";
+import { useEffect, useRef, useState, type FormEvent } from "react";
 import { json } from "../api/http";
 import type { Json, JsonObject, Schema, Waiting } from "../api/types";
+import { parse, stringify } from "../shared/digits";
+import { focusFirst, onEscape } from "../shared/focus";
 import { isObject, JsonView } from "../shared/json";
+import { Rows } from "../shared/rows";
 import { usePolled } from "../shared/polled";
-import { age, useNow } from "../shared/time";
+import { age, clock, useNow } from "../shared/time";
 import type { Answer } from "./answer";
-import { Fields, valueOfForm } from "./fields";
+import { useBegun } from "./begun";
+import { Fields, valueOfForm, withoutDefaults } from "./fields";
 import type { UnknownOutcome } from "./unknown";
 
 interface Props {
@@ -19,9 +23,13 @@ type Mode = "choose" | "happened" | "again";
 
 /** A call that was begun and has no result: a person says what happened. */
 export function UnknownCard({ unknown, interrupt, onAnswer }: Props) {
-  const [mode, setMode] = useState<Mode>("choose");
+  const [mode, setMode] = useBegun<Mode>("mode", "choose");
   const { name, args, idempotencyKey } = unknown;
-  const back = () => setMode("choose");
+  const opened = useRef<Mode>(undefined);
+  const back = () => {
+    opened.current = mode;
+    setMode("choose");
+  };
   return (
     <>
       <h2>
@@ -31,14 +39,15 @@ export function UnknownCard({ unknown, interrupt, onAnswer }: Props) {
         The call was begun, and was cut off, or its server stopped, before it had a result. Look at the other side before you decide.
       </p>
       <JsonView value={isObject(args) ? args : { input: args }} label="Called with" />
-      <Origin interrupt={interrupt} />
-      <p className="why">
-        Idempotency key: <code>{idempotencyKey}</code>
-      </p>
+      <Origin interrupt={interrupt} idempotencyKey={idempotencyKey} />
       {mode === "choose" && (
         <div className="actions">
-          <button onClick={() => setMode("happened")}>It happened</button>
-          <button onClick={() => setMode("again")}>Call it again</button>
+          <button autoFocus={opened.current === "happened"} onClick={() => setMode("happened")}>
+            It happened
+          </button>
+          <button autoFocus={opened.current === "again"} onClick={() => setMode("again")}>
+            Call it again
+          </button>
           <button onClick={() => onAnswer({ answer: "give_up" })}>Give up</button>
         </div>
       )}
@@ -48,25 +57,29 @@ export function UnknownCard({ unknown, interrupt, onAnswer }: Props) {
   );
 }
 
-/** The time of a call, and for whom it was made. */
-function Origin({ interrupt }: { interrupt: string }) {
+/** The time of a call, for whom it was made, and its key. */
+function Origin({ interrupt, idempotencyKey }: { interrupt: string; idempotencyKey: string }) {
   const read = async (signal: AbortSignal) => {
     const found = await json<Waiting[]>("GET /interrupts", { query: { limit: 1000 }, signal });
     return found.find(({ interrupt_id }) => interrupt_id === interrupt) ?? null;
   };
   const { data } = usePolled(`origin ${interrupt}`, read, 60_000);
   const now = useNow(10_000);
-  if (!data) return null;
-  const { agent, graph, run_by, run_created_at } = data;
-  const at = new Date(run_created_at);
+  const began = data && (
+    <time dateTime={data.run_created_at}>
+      {clock(data.run_created_at)} ({age(data.run_created_at, now)})
+    </time>
+  );
   return (
-    <p className="why">
-      Called by {graph ?? agent ?? "a program"}, for {run_by}, in the run that began{" "}
-      <time dateTime={run_created_at} title={at.toLocaleString()}>
-        {at.toLocaleTimeString()} ({age(run_created_at, now)})
-      </time>
-      .
-    </p>
+    <Rows
+      label="The call"
+      rows={[
+        ["Called by", data && (data.graph ?? data.agent ?? "a program")],
+        ["For", data?.run_by],
+        ["In the run of", began],
+        ["Idempotency key", <code>{idempotencyKey}</code>],
+      ]}
+    />
   );
 }
 
@@ -76,10 +89,14 @@ interface ModeProps {
 }
 
 /** The result that the call had: a form from the schema of the tool, or JSON. */
-function Happened({ schema, onAnswer, onBack }: ModeProps & { schema: Schema | undefined }) {
+function Happened({ schema: declared, onAnswer, onBack }: ModeProps & { schema: Schema | undefined }) {
+  // What happened is said by the person, in each of its parts.
+  const schema = withoutDefaults(declared);
   const hasForm = schema?.properties !== undefined;
   const [isJson, setIsJson] = useState(!hasForm);
-  const [value, setValue] = useState<JsonObject>({});
+  const [value, setValue] = useBegun<JsonObject>("value", {});
+  const place = useRef<HTMLFormElement>(null);
+  useEffect(() => focusFirst(place.current), []);
   const submit = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = event.currentTarget;
@@ -87,11 +104,11 @@ function Happened({ schema, onAnswer, onBack }: ModeProps & { schema: Schema | u
     onAnswer({ answer: "happened", value: given });
   };
   return (
-    <form onSubmit={submit} onChange={(event) => !isJson && setValue(valueOfForm(event.currentTarget, schema, {}))}>
+    <form ref={place} onSubmit={submit} onKeyDown={onEscape(onBack)} onChange={(event) => !isJson && setValue(valueOfForm(event.currentTarget, schema, {}))}>
       {isJson ? (
         <label className="field">
           <span>Its result, as JSON or text</span>
-          <textarea name="result" rows={4} required autoFocus defaultValue={hasForm ? JSON.stringify(value, null, 2) : ""} />
+          <textarea name="result" rows={4} required autoFocus defaultValue={hasForm ? stringify(value, 2) : ""} />
         </label>
       ) : (
         <Fields schema={schema} value={value} />
@@ -114,7 +131,7 @@ function Happened({ schema, onAnswer, onBack }: ModeProps & { schema: Schema | u
 /** Returns the JSON of a text, or the text. */
 function valueOfText(text: string): Json {
   try {
-    return JSON.parse(text) as Json;
+    return parse(text) as Json;
   } catch {
     return text;
   }
@@ -127,7 +144,7 @@ function Again({ name, onAnswer, onBack }: ModeProps & { name: string }) {
       <p className="warning" role="alert">
         If the first call took effect, <code>{name}</code> takes effect twice, unless the other side knows the idempotency key.
       </p>
-      <div className="actions">
+      <div className="actions" onKeyDown={onEscape(onBack)}>
         <button className="danger" autoFocus onClick={() => onAnswer({ answer: "call_again" })}>
           Call it again, even if it happens twice
         </button>

@@ -2,10 +2,11 @@ import { useState } from "react";
 import type { Checkpoint, Json, Thread } from "../api/types";
 import { copyText } from "../shared/copy";
 import { differences } from "../shared/diff";
+import { stringify } from "../shared/digits";
 import { go } from "../shared/route";
 import { clock } from "../shared/time";
 import { toast } from "../shared/toast";
-import { copyThread } from "../threads/data";
+import { copyThread, statusOf } from "../threads/data";
 import { readState, useLoaded, type Loaded } from "./data";
 import { DiffTree, ValueTree } from "./tree";
 import { dueAt, wordsOf } from "./words";
@@ -33,7 +34,7 @@ export function Checkpoints({ thread, found, all, hasMore, onMore }: Props) {
           <li key={id}>
             <button aria-expanded={isOpen} onClick={() => setChosen(isOpen ? undefined : id)}>
               <span>
-                {wordsOf(checkpoint, all)} <span className="due">{dueAt(checkpoint)}</span>
+                {wordsOf(checkpoint, all)} <span className="due">{dueAt(checkpoint, checkpoint === all[0] ? statusOf(thread) : "done")}</span>
               </span>
               {checkpoint.created_at && <time dateTime={checkpoint.created_at}>{clock(checkpoint.created_at)}</time>}
             </button>
@@ -107,7 +108,7 @@ function State({ loaded: { data, problem } }: { loaded: LoadedState }) {
   return (
     <>
       <ValueTree value={data} label="State" />
-      <button className="quiet" onClick={() => copyText(JSON.stringify(data, null, 2))}>
+      <button className="quiet" onClick={() => copyText(stringify(data, 2))}>
         Copy as JSON
       </button>
     </>

@@ -8,6 +8,8 @@ export interface RunRow {
   status: string;
   created_at: string;
   updated_at: string;
+  /** Run that replaced this one. */
+  replaced_by?: string;
 }
 
 export type RunStatus = "queued" | "pending" | "running" | "completed" | "interrupted" | "cancelled" | "limit_reached" | "failed";
@@ -76,9 +78,9 @@ export type LogEvent =
 /** Number of runs that the list grows by; the server returns as many without a limit. */
 export const RUNS = 10;
 
-/** Reads the newest runs of a thread, newest first. */
+/** Reads the newest runs of a thread, newest first, with those that were replaced. */
 export function readRuns(thread: string, limit: number, signal: AbortSignal): Promise<RunRow[]> {
-  return json("GET /threads/{thread_id}/runs", { path: { thread_id: thread }, query: { limit }, signal });
+  return json("GET /threads/{thread_id}/runs", { path: { thread_id: thread }, query: { limit, replaced: "true" }, signal });
 }
 
 const ENDED = ["completed", "interrupted", "cancelled", "limit_reached", "failed"];

@@ -1,6 +1,7 @@
 import { useEffect, useState, type CSSProperties } from "react";
 import type { Thread } from "../api/types";
 import { useStore } from "../shared/store";
+import { statusOf } from "../threads/data";
 import { Checkpoints } from "./checkpoints";
 import { PAGE, readHistory, readTopology, useLoaded } from "./data";
 import type { RunFacts } from "./facts";
@@ -28,7 +29,7 @@ export function RunPanel({ thread, agent, facts }: Props) {
   const version = isQuiet && [id, status, updated_at, seen].join();
   const history = useLoaded(version && `${version},${limit}`, (signal) => readHistory(id, limit + 1, signal));
   const found = history.data ?? [];
-  const states = progressOf(found, live, status === "busy");
+  const states = progressOf(found, live, statusOf(thread));
   const problem = topology.problem ?? history.problem;
   return (
     <aside className="run" aria-label="Details" style={{ "--details": `${size.width}px` } as CSSProperties}>

@@ -1,26 +1,31 @@
 import type { Checkpoint, Json } from "../api/types";
 import { isObject } from "../shared/json";
+import type { Status } from "../threads/data";
 import type { Live, RunState } from "./facts";
 import { failureOfMessage } from "./failure";
 
-export type NodeState = "idle" | "running" | "waiting" | "failed" | "done";
+export type NodeState = "idle" | "running" | "waiting" | "stopped" | "failed" | "done";
 
 export const NODE_STATES: Record<NodeState, string> = {
   idle: "not run",
   running: "running",
   waiting: "waits for you",
+  stopped: "stopped",
   failed: "failed",
   done: "done",
 };
 
 /** Returns the state of each node since the last input, from the checkpoints, newest first, and from the stream. */
-export function progressOf(history: Checkpoint[], live: RunState, isBusy: boolean): Map<string, NodeState> {
+export function progressOf(history: Checkpoint[], live: RunState, status: Status): Map<string, NodeState> {
+  const isBusy = status === "running";
   const states = new Map<string, NodeState>();
   const newest = history[0];
   for (const task of newest?.tasks ?? []) {
     if (task.error) states.set(task.name, "failed");
+    else if (task.result || !newest?.next.includes(task.name)) continue;
+    else if (isBusy) states.set(task.name, "running");
+    else if (status === "stopped") states.set(task.name, "stopped");
     else if (task.interrupts.length > 0) states.set(task.name, "waiting");
-    else if (isBusy && newest?.next.includes(task.name)) states.set(task.name, "running");
   }
   for (const { tasks, metadata } of history) {
     const ended = new Map<string, NodeState>();

@@ -90,7 +90,7 @@ function Run({ row, log, logs, isNewest }: RunProps) {
           {log ? outcomeOf(log, isNewest) : "…"}
         </span>
         <time dateTime={row.created_at}>{clock(row.created_at)}</time>
-        {log && <span className="facts">{factsOf(log).join(" · ")}</span>}
+        {log && <span className="facts">{[...(row.replaced_by ? ["replaced"] : []), ...factsOf(log)].join(" · ")}</span>}
       </button>
       {isOpen && log && (
         <div className="inside">

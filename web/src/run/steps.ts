@@ -1,5 +1,6 @@
 // The timeline of a run, from the events of its log.
 import { dollarsOf } from "../chat/tokens";
+import { nameOfTool } from "../shared/effect";
 import { clock } from "../shared/time";
 import { failureOf } from "./failure";
 import type { Ask, LogEvent, RunLog, TaskEnd, UsageFact } from "./log";
@@ -152,12 +153,12 @@ class Timeline {
     const attempt = (this.attempts.get(key) ?? 0) + 1;
     this.attempts.set(key, attempt);
     const detail = attempt > 1 ? [`attempt ${attempt}`] : [];
-    const entry: Entry = { kind: "tool", name: event.tool_name, detail, status: "running", begin: at, end: undefined, within: [] };
+    const entry: Entry = { kind: "tool", name: nameOfTool(event.tool_name), detail, status: "running", begin: at, end: undefined, within: [] };
     this.tools.set(key, entry);
     this.place(at, entry, event.task);
   }
 
-  private endTool(at: number, key: string, end: "done" | "failed" | "refused"): void {
+  private endTool(at: number, key: string, end: "done" | "failed" | "refused" | "stopped"): void {
     const tool = this.tools.get(key);
     if (!tool) return;
     tool.end = at;
@@ -207,7 +208,7 @@ function noteOf(event: LogEvent): string | undefined {
     case "attempt_reset":
       return `An attempt of ${event.node} failed; its text is void`;
     case "call_reused":
-      return `The recorded call of ${event.name} was used again`;
+      return `The recorded call of ${nameOfTool(event.name)} was used again`;
     default:
       return undefined;
   }

@@ -1,7 +1,8 @@
 import { useState } from "react";
 import type { Json } from "../api/types";
 import { differences } from "../shared/diff";
-import { plain } from "../shared/json";
+import { parse } from "../shared/digits";
+import { isObject, plain } from "../shared/json";
 
 /** Length of a text above which its beginning is shown. */
 const TEXT_MAX = 240;
@@ -9,14 +10,14 @@ const TEXT_MAX = 240;
 type Container = Json[] | { [name: string]: Json };
 
 function isContainer(value: Json | undefined): value is Container {
-  return typeof value === "object" && value !== null;
+  return isObject(value) || Array.isArray(value);
 }
 
 /** Returns the value of a text of JSON, such as the result of a tool in a message; others as they are. */
 function parsed(value: Json): Json {
   if (typeof value !== "string" || !/^\s*[{[]/.test(value)) return value;
   try {
-    return JSON.parse(value) as Json;
+    return parse(value) as Json;
   } catch {
     return value;
   }

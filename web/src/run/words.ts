@@ -1,11 +1,13 @@
 // Checkpoints in words: what had happened when one was stored.
 import type { Checkpoint, Json } from "../api/types";
+import { nameOfTool } from "../shared/effect";
 import { isObject } from "../shared/json";
+import type { Status } from "../threads/data";
 import { failureOfMessage } from "./failure";
 
 type Task = Checkpoint["tasks"][number];
 
-const ENDS = { answered: "answered", failed: "failed", refused: "was refused" };
+const ENDS = { answered: "answered", failed: "failed", refused: "was refused", stopped: "was stopped" };
 
 /** Returns the messages that a task wrote. */
 function messagesOf({ result }: Task): Json[] {
@@ -28,9 +30,9 @@ function deedOf(task: Task): string {
   const who = task.name === "model" ? "the model" : task.name;
   if (task.error) return `${who} failed`;
   if (!isObject(last)) return `${who} ran`;
-  const calls = Array.isArray(last["tool_calls"]) ? last["tool_calls"].filter(isCall).map(({ name }) => name) : [];
+  const calls = Array.isArray(last["tool_calls"]) ? last["tool_calls"].filter(isCall).map(({ name }) => nameOfTool(name)) : [];
   if (last["type"] === "human") return "your message";
-  if (last["type"] === "tool") return `${String(last["name"] ?? "a tool")} ${ENDS[failureOfMessage(last) ?? "answered"]}`;
+  if (last["type"] === "tool") return `${nameOfTool(String(last["name"] ?? "a tool"))} ${ENDS[failureOfMessage(last) ?? "answered"]}`;
   return calls.length > 0 ? `${who} called ${listed(calls)}` : `${who} answered`;
 }
 
@@ -53,9 +55,10 @@ export function wordsOf(checkpoint: Checkpoint, all: Checkpoint[]): string {
   return `After ${deedsOf(before.tasks)}`;
 }
 
-/** Returns what is due at a checkpoint: `waits for you`, `next: tool`. */
-export function dueAt({ next, tasks }: Checkpoint): string {
-  if (tasks.some(({ interrupts, result }) => interrupts.length > 0 && !result)) return "waits for you";
+/** Returns what is due at a checkpoint of a thread with a status: `waits for you`, `next: tool`. */
+export function dueAt({ next, tasks }: Checkpoint, status: Status): string {
+  if (status === "stopped" && next.length > 0) return `stopped in ${listed(next)}`;
+  if (status === "waiting" && tasks.some(({ interrupts, result }) => interrupts.length > 0 && !result)) return "waits for you";
   if (next.includes("__start__")) return "";
   return next.length > 0 ? `next: ${[...new Set(next)].join(", ")}` : "end";
 }

@@ -1,5 +1,6 @@
 // Differences between two values of JSON.
 import type { Json, JsonObject } from "../api/types";
+import { digitsOf } from "./digits";
 import { isObject } from "./json";
 
 export interface Difference {
@@ -28,6 +29,8 @@ function namesOf(before: JsonObject, after: JsonObject): string[] {
 /** Returns the smallest parts in which two values differ. */
 export function differences(before: Json | undefined, after: Json | undefined, path = ""): Difference[] {
   if (before === after) return [];
+  const digits = digitsOf(before);
+  if (digits !== undefined && digits === digitsOf(after)) return [];
   if (isObject(before) && isObject(after)) {
     return namesOf(before, after).flatMap((name) => differences(before[name], after[name], step(path, name)));
   }

@@ -15,7 +15,7 @@ export function sentenceOfReason(reason: string | undefined | null): string | un
   return reason ? `${reason.charAt(0).toUpperCase()}${reason.slice(1)}${/[.!?]$/.test(reason) ? "" : "."}` : undefined;
 }
 
-/** Returns the name of a tool as words: `server/look_up` is `server: look up`. */
-export function wordsOfTool(name: string): string {
-  return name.replace("/", ": ").replaceAll("_", " ");
+/** Returns the name of a tool as rules and approvals have it: models call the tool `pay` of a server `lab__pay`. */
+export function nameOfTool(name: string): string {
+  return name.replace("__", "/");
 }

@@ -11,6 +11,7 @@ const KEYS: [keys: string[], effect: string][] = [
   [["g", "n"], "Begin a chat"],
   [["/"], "Search threads"],
   [["Enter"], "Send; with Shift, begin a line"],
+  [["Esc"], "Leave a form"],
   [["?"], "Show these keys"],
 ];
 

@@ -6,13 +6,15 @@ export interface Polled<T> {
   error: Error | undefined;
   /** Reads again at once. */
   refresh: () => void;
+  /** `true` for data of another key, while that of the present one is read for the first time. */
+  isOfBefore?: boolean;
 }
 
 /** Returns the last value that was read, as long as another one is being read for the first time. */
 export function useKept<T>(polled: Polled<T>): Polled<T> {
   const kept = useRef(polled.data);
   if (polled.data !== undefined) kept.current = polled.data;
-  return { ...polled, data: kept.current };
+  return { ...polled, data: kept.current, isOfBefore: polled.data === undefined && kept.current !== undefined };
 }
 
 /** Reads a value again and again, while the page is visible. `key` names what is read. */

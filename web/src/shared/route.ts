@@ -6,23 +6,36 @@ export type Place =
   | { view: "new"; agent?: string }
   | { view: "thread"; thread: string }
   | { view: "inbox"; tab: InboxTab }
-  | { view: "error"; code: string };
+  | { view: "error"; code: string }
+  | { view: "unknown" };
 
 export type InboxTab = "open" | "answered";
 
 function read(hash: string): Place {
-  const [, view, subject] = hash.slice(1).split("/").map(decodeURIComponent);
+  const [start, view = "", subject = "", ...more] = partsOf(hash);
+  if (start !== "" || more.length > 0) return { view: "unknown" };
+  if (view === "" && subject === "") return { view: "threads" };
   if (view === "thread" && subject) return { view, thread: subject };
   if (view === "error" && subject) return { view, code: subject };
   if (view === "new") return { view, agent: subject || undefined };
-  if (view === "inbox") return { view, tab: subject === "answered" ? "answered" : "open" };
-  return { view: "threads" };
+  if (view === "inbox" && (subject === "" || subject === "answered")) return { view, tab: subject === "" ? "open" : subject };
+  return { view: "unknown" };
+}
+
+/** Returns the parts of a fragment; of one that is no text, a part that is no start. */
+function partsOf(hash: string): string[] {
+  try {
+    return hash.slice(1).split("/").map(decodeURIComponent);
+  } catch {
+    return [hash];
+  }
 }
 
 /** Returns the link of a place. */
 export function link(place: Place): string {
   switch (place.view) {
     case "threads":
+    case "unknown":
       return "#/";
     case "inbox":
       return place.tab === "open" ? "#/inbox" : "#/inbox/answered";

@@ -3,6 +3,7 @@ import { json, request } from "../api/http";
 import type { Assistant, Json, Thread } from "../api/types";
 import { usePolled } from "../shared/polled";
 import { Store, useStore } from "../shared/store";
+import { clock } from "../shared/time";
 import { wordsOfMarkdown } from "../shared/words";
 
 /** Number of threads that the list grows by. */
@@ -26,13 +27,17 @@ export const STATUS: Record<Status, string> = {
 };
 
 const WORDS = { busy: "running", interrupted: "waiting", error: "failed", idle: "done" } as const;
-/** Conditions of a search by status. The server does not search for how the last run ended. */
-const CONDITIONS: Partial<Record<Status, { status?: Thread["status"]; timed?: boolean }>> = {
+/** Ends of the last run after which a thread is done. */
+const DONE = ["completed", "interrupted", "limit_reached", "failed", "copied"];
+/** Conditions of a search by status. */
+const CONDITIONS: Record<Status, { status?: Thread["status"]; timed?: boolean; last_run?: string | string[] }> = {
   running: { status: "busy", timed: false },
   waiting: { status: "interrupted", timed: false },
   timed: { timed: true },
   failed: { status: "error" },
-  done: { status: "idle" },
+  stopped: { status: "idle", last_run: "cancelled" },
+  new: { status: "idle", last_run: "none" },
+  done: { status: "idle", last_run: DONE },
 };
 
 export function statusOf(thread: Thread): Status {
@@ -45,8 +50,7 @@ export function statusOf(thread: Thread): Status {
 /** Returns the status of a thread in words, with the time for which it waits. */
 export function statusWordsOf(thread: Thread): string {
   const words = STATUS[statusOf(thread)];
-  const until = thread.waits_until && new Date(thread.waits_until);
-  return until ? `${words}: ${until.toLocaleString([], { dateStyle: "short", timeStyle: "short" })}` : words;
+  return thread.waits_until ? `${words}: ${clock(thread.waits_until)}` : words;
 }
 
 /** Ids that say nothing to a person. */
@@ -169,9 +173,13 @@ export function useThreads({ words, status, limit }: ListQuery) {
   return usePolled(JSON.stringify(["threads", words, status, limit]), read, 2500);
 }
 
+/** Reads the agents, by name. */
+export function readAssistants(signal?: AbortSignal): Promise<Assistant[]> {
+  return json("POST /assistants/search", { body: { limit: 100, sort_by: "name", sort_order: "asc" }, signal });
+}
+
 export function useAssistants() {
-  const body = { limit: 100, sort_by: "name", sort_order: "asc" };
-  return usePolled("assistants", (signal) => json<Assistant[]>("POST /assistants/search", { body, signal }), 30_000);
+  return usePolled("assistants", readAssistants, 30_000);
 }
 
 /** Reads a thread without its values; `null` if it does not exist. */

@@ -5,7 +5,7 @@ import { Absent } from "../shared/absent";
 import type { Polled } from "../shared/polled";
 import { link, type Place } from "../shared/route";
 import { ThemeChoice } from "../shared/theme";
-import { age, useNow } from "../shared/time";
+import { age, clock, useNow } from "../shared/time";
 import { agentOf, FILTERS, PAGE, STATUS, statusOf, titleOf, useTitles, type ListQuery, type Status, type ThreadList } from "./data";
 import { useDeleted } from "./deleted";
 
@@ -46,7 +46,8 @@ export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
       <Filter query={query} onQuery={onQuery} />
       {!list && <Absent of="threads" polled={threads} />}
       {list && threads.error && <Stale polled={threads} />}
-      {shown?.length === 0 && <p className="none">{isFiltered ? "No thread fits." : "No threads yet."}</p>}
+      {threads.isOfBefore && <Searching isRefused={threads.error !== undefined} />}
+      {shown?.length === 0 && !threads.isOfBefore && <p className="none">{isFiltered ? "No thread fits." : "No threads yet."}</p>}
       <ul className="threads">
         {shown?.map((thread) => (
           <li key={thread.thread_id}>
@@ -63,6 +64,13 @@ export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
       </ul>
     </nav>
   );
+}
+
+/** Says that the list is not yet the one that was asked for. */
+function Searching({ isRefused }: { isRefused: boolean }) {
+  const { isLost } = useConnection();
+  if (isLost) return <p className="none" role="status">Not connected: the threads are searched when the server is there.</p>;
+  return isRefused ? null : <p className="none">Searching…</p>;
 }
 
 /** Says that the list may be old. A connection that is lost is reported for the whole page. */
@@ -116,7 +124,7 @@ function Row({ thread, words, now, isOpen }: { thread: Thread; words: string; no
   return (
     <a href={link({ view: "thread", thread: thread.thread_id })} aria-current={isOpen ? "page" : undefined}>
       <span className="title">{titleOf(thread)}</span>
-      <time dateTime={thread.updated_at}>{age(thread.updated_at, now)}</time>
+      <time dateTime={thread.updated_at} title={clock(thread.updated_at)}>{age(thread.updated_at, now)}</time>
       <span className="words">{words}</span>
       <span className="facts">
         <span className="status" data-status={status}>

@@ -1,10 +1,12 @@
 import type { ToolCallMessagePartProps } from "@assistant-ui/react";
 import type { ReactNode } from "react";
-import type { Json } from "../api/types";
-import { JsonView, plain } from "../shared/json";
-import { span } from "../shared/time";
+import type { Json, Schema } from "../api/types";
+import { unitOf } from "../question/units";
+import { nameOfTool } from "../shared/effect";
+import { isObject, JsonView, plain } from "../shared/json";
+import { lengthOf } from "../shared/time";
 import { Result } from "./result";
-import { useApproval, useCallState, type CallStatus } from "./state";
+import { useApproval, useCallState, useDuration, type CallStatus } from "./state";
 
 const WORDS: Record<CallStatus, string> = {
   running: "Running",
@@ -12,7 +14,8 @@ const WORDS: Record<CallStatus, string> = {
   done: "Done",
   failed: "Failed",
   refused: "Not called",
-  // Nobody knows here if it took effect.
+  // Nobody knows if it took effect.
+  unknown: "May have been made",
   open: "No result",
 };
 
@@ -20,18 +23,17 @@ const WORDS: Record<CallStatus, string> = {
 export function CallFrame({ call, summary, children }: { call: ToolCallMessagePartProps; summary: ReactNode; children: ReactNode }) {
   const { status } = useCallState(call);
   const approval = useApproval(call.toolCallId);
-  const { timing, toolName } = call;
-  const ms = timing?.completedAt === undefined ? undefined : timing.completedAt - timing.startedAt;
+  const ms = useDuration(call.toolCallId);
   return (
-    <details className="call" data-call={call.toolCallId} data-status={status} open={status === "failed" || undefined}>
+    <details className="call" data-call={call.toolCallId} data-status={status} open={status === "failed" || status === "unknown" || undefined}>
       <summary>
         <span className="mark" aria-hidden="true" />
-        <code>{toolName}</code>
+        <code>{nameOfTool(call.toolName)}</code>
         <span className="summary">{summary}</span>
         <span className="state">
           {approval?.words !== undefined && `${approval.words} · `}
           {WORDS[status]}
-          {ms !== undefined && <span className="duration"> · {ms < 1000 ? `${ms} ms` : span(ms)}</span>}
+          {ms !== undefined && <span className="duration"> · {lengthOf(ms)}</span>}
         </span>
       </summary>
       <div className="inside">{children}</div>
@@ -58,10 +60,10 @@ export function CallDetails({ call }: { call: ToolCallMessagePartProps }) {
 }
 
 /** Returns arguments in one line: `order_id A1002 · amount 40`. */
-function line(args: Json): string {
-  if (typeof args !== "object" || args === null) return plain(args);
+function line(args: Json, schema: Schema | undefined): string {
+  if (!isObject(args)) return plain(args);
   return Object.entries(args)
-    .map(([name, value]) => `${name} ${plain(value)}`)
+    .map(([name, value]) => [name, plain(value), unitOf(value, schema?.properties?.[name])].filter(Boolean).join(" "))
     .join(" · ");
 }
 
@@ -72,7 +74,7 @@ export function ToolCard(call: ToolCallMessagePartProps) {
   if (approval?.isOpen) return null;
   const args = approval?.args ?? (call.args as unknown as Json);
   return (
-    <CallFrame call={call} summary={line(args)}>
+    <CallFrame call={call} summary={line(args, approval?.schema)}>
       <CallDetails call={call} />
     </CallFrame>
   );

@@ -1,13 +1,21 @@
 import { useAuiState, type ToolCallMessagePartProps } from "@assistant-ui/react";
-import type { Json, JsonObject } from "../api/types";
+import type { Json, JsonObject, Schema } from "../api/types";
 import { useFacts } from "../chat/assistant";
-import { wordsOf } from "../question/answer";
+import { approvalOf, wordsOf } from "../question/answer";
+import { useUnknownCalls } from "./unknown";
 
-export type CallStatus = "running" | "waiting" | "done" | "failed" | "refused" | "open";
+export type CallStatus = "running" | "waiting" | "done" | "failed" | "refused" | "open" | "unknown";
 
 interface CallState {
   status: CallStatus;
   result: Json | undefined;
+}
+
+/** Returns the duration of a call in milliseconds, as the server measured it; `undefined` before its end. */
+export function useDuration(toolCallId: string): number | undefined {
+  const durations = useFacts().filter(({ name }) => name === "tool-duration");
+  const found = durations.map(({ data }) => data as unknown as { toolCallId: string; durationMs: number });
+  return found.find((one) => one.toolCallId === toolCallId)?.durationMs;
 }
 
 /** A result that came in a later response than its call. */
@@ -20,6 +28,7 @@ interface LateResult {
 /** Returns the state of a call; its result is in the call, or beside the message if it came later. */
 export function useCallState({ toolCallId, result, isError }: ToolCallMessagePartProps): CallState {
   const facts = useFacts();
+  const unknown = useUnknownCalls().find((call) => call.toolCallId === toolCallId);
   const message = useAuiState((state) => state.message.status?.type);
   const fact = facts.find(
     ({ name, data }) => name === "tool-result" && (data as unknown as LateResult).toolCallId === toolCallId,
@@ -28,6 +37,7 @@ export function useCallState({ toolCallId, result, isError }: ToolCallMessagePar
   const approval = useApproval(toolCallId);
   const late = fact?.data as unknown as LateResult | undefined;
   const found = result === undefined ? late?.result : (result as Json);
+  if (unknown) return { status: unknown.mayHaveActed ? "unknown" : "open", result: undefined };
   if (found !== undefined) {
     const hasFailed = result === undefined ? late?.isError : isError;
     // The result of a call that a person decided not to make is what the person said.
@@ -53,8 +63,10 @@ export interface Approved {
   isRefused: boolean;
   /** The decision in words. */
   words: string | undefined;
-  /** The arguments that a person wrote in place of those of the call. */
+  /** The arguments of the call, or those that a person wrote in their place. */
   args: Json | undefined;
+  /** The schema of the arguments. */
+  schema: Schema | undefined;
 }
 
 /** Returns the approval of a call; `undefined` for a call that needs none. */
@@ -67,9 +79,13 @@ export function useApproval(toolCallId: string): Approved | undefined {
   const isLast = useAuiState((state) => state.message.isLast);
   if (part?.type !== "tool-call") return undefined;
   const answer = part.result as Json | undefined;
-  if (answer === undefined) return { isOpen: isLast, isRefused: false, words: undefined, args: undefined };
-  const words = wordsOf({ id: part.toolCallId, name: part.toolName, args: part.args as JsonObject }, answer);
-  return { isOpen: false, isRefused: isRefusal(answer), words, args: (answer as JsonObject | null)?.args };
+  const call = { id: part.toolCallId, name: part.toolName, args: part.args as JsonObject };
+  const schema = approvalOf(call)?.schema;
+  // The question has the arguments exactly; those that a model streams may be rounded.
+  const asked = part.args.args as Json | undefined;
+  if (answer === undefined) return { isOpen: isLast, isRefused: false, words: undefined, args: asked, schema };
+  const words = wordsOf(call, answer);
+  return { isOpen: false, isRefused: isRefusal(answer), words, args: (answer as JsonObject | null)?.args ?? asked, schema };
 }
 
 /** Returns `true` for a decision after which a call is not made. */

@@ -93,8 +93,15 @@ impl ChatModel for LocalModel {
     }
 
     fn lacks(&self) -> &[Capability] {
-        // It makes one call at a time, and checks its sentences about results as a whole.
-        &[Capability::ParallelToolCalls, Capability::Stop]
+        // It makes one call at a time, checks its sentences about results as a whole, and reads texts.
+        &[
+            Capability::ParallelToolCalls,
+            Capability::Stop,
+            Capability::Images,
+            Capability::Audio,
+            Capability::Video,
+            Capability::Documents,
+        ]
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {

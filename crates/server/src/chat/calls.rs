@@ -9,9 +9,11 @@ use super::cut::cut_value;
 use super::part::ChatPart;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use weftwork_types::TaskId;
 use weftwork_types::canonical::first_128;
 use weftwork_types::event::{TextSource, ToolCallPart};
+use weftwork_types::tool::ToolFailure;
+use weftwork_types::tool::code::OUTCOME_UNKNOWN;
+use weftwork_types::{TaskId, Timestamp};
 
 /// The calls of a message.
 #[derive(Debug, Default)]
@@ -54,6 +56,8 @@ pub(super) struct CallEnd {
     /// Cut to the size that is shown.
     pub(super) value: Value,
     pub(super) is_error: bool,
+    /// Time of the result, if it is known.
+    pub(super) at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -75,8 +79,12 @@ struct Call {
     is_accepted: bool,
     /// Task that makes the call; `None` before it begins.
     task: Option<TaskId>,
+    /// `true` once its tool may have been called.
+    is_begun: bool,
     /// Namespace of the graph of the call, if it is known.
     ns: Option<String>,
+    /// Time at which its tool was called last; `None` if a person gave the result.
+    begun: Option<Timestamp>,
 }
 
 impl<'a> Origin<'a> {
@@ -182,8 +190,13 @@ impl Calls {
         let call = &mut self.known[index];
         call.has_result = true;
         call.close(to);
-        let CallEnd { value: result, is_error } = end;
+        let CallEnd { value: result, is_error, at } = end;
         let id = call.shown.clone();
+        let mut took = at.zip(call.begun).map(|(end, begun)| end.since(begun).as_millis());
+        if is_error && result["code"] == OUTCOME_UNKNOWN.0 {
+            to.push(call.unknown_outcome());
+            took = None;
+        }
         if !call.is_with_client(&self.held) {
             // Readers refuse a result of a call that this response does not have.
             let data = json!({
@@ -191,7 +204,12 @@ impl Calls {
             });
             to.push(ChatPart::Data { name: "tool-result", data, lasting: true });
         } else {
-            to.push(ChatPart::CallResult { id, result, is_error });
+            to.push(ChatPart::CallResult { id: id.clone(), result, is_error });
+        }
+        // A client that joins late did not see the beginning.
+        if let Some(took) = took {
+            let data = json!({"toolCallId": id, "durationMs": took});
+            to.push(ChatPart::Data { name: "tool-duration", data, lasting: true });
         }
     }
 
@@ -203,27 +221,52 @@ impl Calls {
     }
 
     /// Ends the calls of a message that is void.
-    pub(super) fn reset(&mut self, by: &TextSource, to: &mut Vec<ChatPart>) {
+    pub(super) fn reset(&mut self, by: &TextSource, to: &mut Vec<ChatPart>) -> Vec<String> {
+        let mut ids = Vec::new();
         let is_void =
             |call: &Call| call.by.as_ref() == Some(by) && !call.is_accepted && !call.is_earlier;
         self.known.retain_mut(|call| {
             let void = is_void(call);
             if void {
-                call.fail("the attempt that requested the call failed", to);
+                call.fail(not_made("the attempt that requested the call failed"), to);
+                ids.push(call.shown.clone());
             }
             !void
         });
+        ids
     }
 
     /// Ends all calls without a result: the run ended, and makes them no more.
     pub(super) fn end(&mut self, to: &mut Vec<ChatPart>) {
         for call in self.known.iter_mut().filter(|call| !call.has_result) {
+            let failure = match call.is_begun {
+                true => json!(ToolFailure::outcome_unknown(&call.name)),
+                false => not_made("the run ended before the call was made"),
+            };
             if call.is_with_client(&self.held) {
-                call.fail("the run ended before the call was made", to);
+                call.fail(failure, to);
             } else {
                 call.has_result = true;
             }
+            if call.is_begun {
+                to.push(call.unknown_outcome());
+            }
         }
+    }
+
+    /// Notes that the tool of a call may have been called, if it is `charged`. A call that is not has
+    /// the result of a person, or of a policy.
+    pub(super) fn begin(
+        &mut self,
+        id: &str,
+        task: Option<TaskId>,
+        at: Option<Timestamp>,
+        charged: bool,
+    ) {
+        let Some(index) = self.find_ended(id, task) else { return };
+        let call = &mut self.known[index];
+        call.is_begun |= charged;
+        call.begun = at.filter(|_| charged);
     }
 
     /// Completes the arguments of all calls: the run pauses, and the response ends.
@@ -353,7 +396,9 @@ impl Call {
             by: None,
             is_accepted: false,
             task: None,
+            is_begun: false,
             ns: None,
+            begun: None,
         }
     }
 
@@ -389,12 +434,22 @@ impl Call {
         });
     }
 
-    fn fail(&mut self, reason: &str, to: &mut Vec<ChatPart>) {
+    fn fail(&mut self, result: Value, to: &mut Vec<ChatPart>) {
         self.close(to);
         self.has_result = true;
-        let result = json!({"error_code": "unavailable", "safe_message": reason});
         to.push(ChatPart::CallResult { id: self.shown.clone(), result, is_error: true });
     }
+
+    /// Returns the fact that nobody knows if the call took effect.
+    fn unknown_outcome(&self) -> ChatPart {
+        let data = json!({"toolCallId": self.shown, "toolName": self.name});
+        ChatPart::Data { name: "unknown-outcome", data, lasting: true }
+    }
+}
+
+/// Returns the error object of a call that was not made.
+fn not_made(reason: &str) -> Value {
+    json!({"error_code": "unavailable", "safe_message": reason})
 }
 
 /// Returns the part of the JSON text of arguments that pieces did not have; nothing if the pieces

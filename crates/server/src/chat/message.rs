@@ -20,6 +20,9 @@ use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::{RunOutcome, RunRef};
 use weftwork_types::{InterruptId, TaskId};
 
+/// Code of the result with which a call ends that was cut off.
+const CUT_OFF: &str = "W0412";
+
 /// The state of a message. It spans a run and the runs that continue it: answers to the questions at
 /// which it ended, and wakes. Feed each run in order: [`run`](Self::run), its events, and
 /// [`pause`](Self::pause) or [`end`](Self::end).
@@ -39,9 +42,14 @@ pub(crate) struct ChatMessage {
     places: BTreeMap<TaskId, Arc<str>>,
     block: Option<Block>,
     blocks: usize,
+    /// Number of texts of this response, and the messages of those that are not void.
+    texts: usize,
+    texts_of: Vec<(TextSource, usize)>,
     /// Text that was the last part that readers show.
     last_text: Option<LastText>,
     step: Option<Step>,
+    /// Reason for which the provider cut the text of the last message of a model.
+    cut: Option<FinishReason>,
     /// Usage of this response, and of the whole message.
     usage: (CallUsage, CallUsage),
 }
@@ -92,8 +100,11 @@ impl ChatMessage {
             places: BTreeMap::new(),
             block: None,
             blocks: 0,
+            texts: 0,
+            texts_of: Vec::new(),
             last_text: None,
             step: None,
+            cut: None,
             usage: Default::default(),
         }
     }
@@ -127,6 +138,8 @@ impl ChatMessage {
         self.calls.begin_response();
         self.usage.0 = CallUsage::default();
         self.last_text = None;
+        self.texts = 0;
+        self.texts_of.clear();
         let metadata = json!({"threadId": self.run.thread, "runId": self.run.run});
         self.parts.push(ChatPart::Start { message: self.id.clone(), metadata: metadata.clone() });
         self.add_fact("run", metadata, false);
@@ -141,7 +154,8 @@ impl ChatMessage {
             self.calls.answered(&call, task);
             if is_own {
                 let reference = self.reference_of(&call);
-                let end = CallEnd { value: cut_value(answer.clone(), &reference), is_error: false };
+                let value = cut_value(answer.clone(), &reference);
+                let end = CallEnd { value, is_error: false, at: None };
                 self.calls.result(&call, Some(task), end, &mut self.parts);
             }
         }
@@ -155,13 +169,17 @@ impl ChatMessage {
         match &event.event {
             AiEvent::AttemptReset(reset) => self.reset(reset),
             AiEvent::MessageFinal { message } => self.message(message),
-            AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, ns, .. } => {
+            AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, ns, charged } => {
                 self.open_step();
                 let named = Named { id: tool_call_id.as_str(), name: tool_name, args };
                 self.add_call(Origin { maker: Maker::Run(*task), ns: Some(ns) }, named);
+                self.calls.begin(named.id, *task, event.at, *charged);
+            }
+            // The call was cut off. Its result may come with a later run of the message.
+            AiEvent::ToolCallResult { result, is_error: true, .. } if result["code"] == CUT_OFF => {
             }
             AiEvent::ToolCallResult { tool_call_id, result, is_error, task } => {
-                let end = CallEnd { value: result.clone(), is_error: *is_error };
+                let end = CallEnd { value: result.clone(), is_error: *is_error, at: event.at };
                 self.result(tool_call_id.as_str(), *task, end);
             }
             AiEvent::UsageReport { fact, .. } => self.add_usage(fact.into()),
@@ -266,7 +284,7 @@ impl ChatMessage {
                 let asks = questions.iter().any(Interrupt::asks);
                 if asks { FinishReason::ToolCalls } else { FinishReason::Other }
             }
-            RunOutcome::Completed { .. } => self.ended_with(FinishReason::Stop),
+            RunOutcome::Completed { .. } => self.ended_with(self.cut.unwrap_or(FinishReason::Stop)),
             RunOutcome::Cancelled { reason } => {
                 let end = self.ended_with(FinishReason::Other);
                 let reason = reason.clone().unwrap_or_else(|| "the run was cancelled".to_owned());
@@ -290,7 +308,7 @@ impl ChatMessage {
 
     /// Ends a message that no run made.
     pub(crate) fn finish(&mut self) {
-        let reason = self.ended_with(FinishReason::Stop);
+        let reason = self.ended_with(self.cut.unwrap_or(FinishReason::Stop));
         self.finish_with(reason);
     }
 

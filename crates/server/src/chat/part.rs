@@ -56,6 +56,10 @@ pub(crate) enum FinishReason {
     Stop,
     /// Calls wait for a person.
     ToolCalls,
+    /// The limit of tokens cut the answer.
+    Length,
+    /// A filter of the provider cut the answer.
+    ContentFilter,
     /// The run failed or reached its limit.
     Error,
     /// The run was cancelled, or waits for something else than a person.

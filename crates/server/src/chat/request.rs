@@ -46,6 +46,8 @@ pub(crate) struct ChatRequest {
     pub(crate) shown: BTreeMap<String, Value>,
     /// The part of the conversation that the text replaces.
     pub(crate) replaces: Replaces,
+    /// `true` if the last answer goes on, whose run was stopped or failed.
+    pub(crate) continues: bool,
     /// Id of the message that is replaced, where the client names it.
     pub(crate) replaced: Option<String>,
     /// Id of the last message of the assistant before the text, in the client.
@@ -66,6 +68,7 @@ impl ChatRequest {
             thread: text("threadId").or_else(|| text("id")).map(str::to_owned),
             replaced: text("messageId").map(str::to_owned),
             model: text("model").map(str::to_owned),
+            continues: text("trigger") == Some("continue-message"),
             ..Self::default()
         };
         for message in messages {

@@ -182,6 +182,8 @@ fn the_text_of_a_failed_attempt_is_set_apart() {
     let retry = parts.iter().position(is_retry).expect("a mark");
     let before = parts.iter().take(retry).filter(|part| starts(part)).count();
     assert_eq!(before, 1, "the void text ends before the mark: {parts:?}");
+    let ChatPart::Data { data, .. } = &parts[retry] else { panic!("{parts:?}") };
+    assert_eq!(data["void"], json!({"texts": [0], "calls": []}));
     // The log has no text that is void.
     assert_eq!(blocks(&events[1..]), ["Good day"]);
 }
@@ -219,6 +221,53 @@ fn ends(task: u128, result: &str) -> RunEvent {
     RunEvent::durable(1, Timestamp(0), event)
 }
 
+#[test]
+fn a_call_that_was_cut_off_has_an_unknown_outcome_unless_a_later_run_has_its_result() {
+    let is_fact = |part: &ChatPart| matches!(part, ChatPart::Data { name: "unknown-outcome", .. });
+    let cut = |code: &str| {
+        let mut end = ends(1, "");
+        let AiEvent::ToolCallResult { result, is_error, .. } = &mut end.event else { panic!() };
+        *result = json!({"error_code": "execution", "safe_message": "cut off", "code": code});
+        *is_error = true;
+        end
+    };
+    let mut events = vec![requests("a", 1), starts(1, "look", 1), cut("W0412")];
+    let found = parts(&events);
+    assert!(found.iter().any(is_fact), "{found:?}");
+    let result = found.iter().find_map(|part| match part {
+        ChatPart::CallResult { result, is_error: true, .. } => Some(result["code"].clone()),
+        _ => None,
+    });
+    assert_eq!(result, Some(json!("W0413")));
+    events.push(ends(1, "found"));
+    let found = parts(&events);
+    assert!(!found.iter().any(is_fact), "{found:?}");
+    // A call that a person gave up, and one that was not begun.
+    assert!(parts(&[requests("a", 1), starts(1, "look", 1), cut("W0413")]).iter().any(is_fact));
+    assert!(!parts(&[requests("a", 1)]).iter().any(is_fact));
+}
+
+#[test]
+fn an_answer_that_the_limit_of_tokens_cut_ends_with_that_reason() {
+    let reason = |words: &[Option<&str>]| {
+        let events = words.iter().enumerate().map(|(number, word)| {
+            let mut said = spoken(&format!("m{number}"), "One two");
+            let AiEvent::MessageFinal { message } = &mut said.event else { panic!() };
+            if let Some(word) = word {
+                let extra = message.extra.get_or_insert_default();
+                extra.response_metadata.insert("finish_reason".to_owned(), json!(word));
+            }
+            said
+        });
+        let found = parts(&events.collect::<Vec<_>>());
+        let Some(ChatPart::Finish { reason, .. }) = found.last() else { panic!("{found:?}") };
+        json!(reason)
+    };
+    assert_eq!(reason(&[Some("length")]), "length");
+    assert_eq!(reason(&[Some("content_filter")]), "content-filter");
+    assert_eq!(reason(&[Some("length"), None]), "stop");
+}
+
 /// The cards of a response: tool, arguments and result of each.
 fn cards(events: &[RunEvent]) -> Vec<Value> {
     let mut cards = BTreeMap::<String, Vec<Value>>::new();
@@ -247,6 +296,32 @@ fn calls_of_two_members_with_one_id_are_two_cards() {
         let other = [&begun[..], &[ends(2, "two"), ends(1, "one")]].concat();
         assert_eq!(cards(&other), expected);
     }
+}
+
+#[test]
+fn the_duration_of_a_call_is_that_of_the_log() {
+    let at = |event: RunEvent, ms: i64| RunEvent { at: Some(Timestamp(ms)), ..event };
+    let durations = |events: &[RunEvent]| {
+        let facts = parts(events).into_iter().filter_map(|part| match part {
+            ChatPart::Data { name: "tool-duration", data, lasting: true } => Some(data),
+            _ => None,
+        });
+        facts.collect::<Vec<_>>()
+    };
+    let events = [requests("a", 1), at(starts(1, "look", 1), 1_000), at(ends(1, "one"), 3_500)];
+    assert_eq!(durations(&events), [json!({"toolCallId": "call_1", "durationMs": 2_500})]);
+    // A call that was made again took the time of the last one.
+    let again = at(starts(1, "look", 1), 3_000);
+    let events = [&events[..2], &[again], &events[2..]].concat();
+    assert_eq!(durations(&events), [json!({"toolCallId": "call_1", "durationMs": 500})]);
+    // The result is that of a person, long after the call.
+    let mut said = at(starts(1, "look", 1), 90_000);
+    let AiEvent::ToolCallStart { charged, .. } = &mut said.event else { panic!("{said:?}") };
+    *charged = false;
+    let events = [&events[..2], &[said, at(ends(1, "one"), 90_000)]].concat();
+    assert_eq!(durations(&events), [] as [Value; 0]);
+    // The call was made by an earlier build, or before the events that are read.
+    assert_eq!(durations(&[requests("a", 1), at(ends(1, "one"), 9)]), [] as [Value; 0]);
 }
 
 #[test]

@@ -90,29 +90,44 @@ async fn resume(
     Ok(chat_stream::response(service, message, protocol, Extent::Whole))
 }
 
+#[derive(Debug, Deserialize)]
+struct Cancel {
+    /// Answers once the run has ended.
+    #[serde(default)]
+    wait: Option<String>,
+}
+
 async fn cancel(
     service: Service,
     Path((agent, thread)): Path<(String, String)>,
+    Query(Cancel { wait }): Query<Cancel>,
 ) -> Result<StatusCode> {
     let message = service.current_message(&agent, &thread).await?;
     let run = message.as_ref().and_then(|message| message.runs.last());
     let (run, _) = run.ok_or_else(|| ApiError::missing("no message is being produced"))?;
-    service.cancel(run, CancelAction::Interrupt, false).await?;
-    Ok(StatusCode::ACCEPTED)
+    let wait = body::parse_flag(wait.as_deref())?;
+    service.cancel(run, CancelAction::Interrupt, wait).await?;
+    Ok(if wait { StatusCode::OK } else { StatusCode::ACCEPTED })
 }
 
 #[derive(Debug, Deserialize)]
-struct Newest {
+struct Listed {
     /// Number of turns, of which each begins with a message of the user; all without it.
     #[serde(default)]
     limit: Option<usize>,
+    /// Selects the messages that were replaced or rolled back, in place of the others.
+    #[serde(default)]
+    replaced: Option<String>,
 }
 
 async fn messages(
     service: Service,
     Path((agent, thread)): Path<(String, String)>,
-    Query(Newest { limit }): Query<Newest>,
+    Query(Listed { limit, replaced }): Query<Listed>,
 ) -> Result<Json<Value>> {
-    let found = chat_stream::messages(service, &agent, &thread, limit).await?;
+    let found = match body::parse_flag(replaced.as_deref())? {
+        true => chat_stream::replaced_messages(service, &agent, &thread).await?,
+        false => chat_stream::messages(service, &agent, &thread, limit).await?,
+    };
     Ok(Json(found.into()))
 }

@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use weftwork_types::Right;
 
 /// Number of questions of a page without a limit.
@@ -71,17 +72,30 @@ async fn list(
     Ok((headers, Json(page.into())))
 }
 
-/// Takes an answer: a decision about a call, or the value of `answer`.
+/// Takes an answer: a decision about a call, or the value of `answer`. `further` has those to other
+/// questions of the thread, by their ids.
 async fn respond(
     service: Service,
     Path(id): Path<String>,
+    headers: HeaderMap,
     body: Bytes,
 ) -> Result<(StatusCode, Json<Value>)> {
     let body: Value = body::read(&body)?;
-    if !body.is_object() {
+    let Value::Object(mut answer) = body else {
         return Err(ApiError::invalid("expected an object: a decision, or `answer`"));
-    }
-    let run = service.respond(&id, &body).await?;
+    };
+    let mut answers = match answer.remove("further") {
+        None => BTreeMap::new(),
+        Some(Value::Object(further)) => further.into_iter().collect(),
+        Some(_) => {
+            return Err(ApiError::invalid(
+                "`further` is no object; expected the answers to other questions by their ids",
+            ));
+        }
+    };
+    answers.insert(id, Value::Object(answer));
+    let key = super::runs::read_key(&headers)?;
+    let run = service.respond(&answers, key.as_deref()).await?;
     let shown = json!({"thread_id": run.thread, "run_id": run.run});
     Ok((StatusCode::ACCEPTED, Json(shown)))
 }

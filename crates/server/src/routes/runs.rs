@@ -199,18 +199,31 @@ struct List {
     offset: usize,
     #[serde(default)]
     status: Option<String>,
+    /// Includes the runs that were replaced or rolled back.
+    #[serde(default)]
+    replaced: Option<String>,
 }
 
 async fn list(
     service: Service,
     Path(thread): Path<String>,
-    Query(List { limit, offset, status }): Query<List>,
+    Query(List { limit, offset, status, replaced }): Query<List>,
 ) -> Result<Json<Value>> {
-    let runs = service.runs(&service.thread_id(&thread).await?).await?;
+    let mut runs = service.runs(&service.thread_id(&thread).await?).await?;
+    if !parse_flag(replaced.as_deref())? {
+        runs.retain(|run| run.rolled_back_by.is_none());
+    }
     let runs = runs.iter().filter(|run| {
         status.as_deref().is_none_or(|status| status == rows::status_word(run.status))
     });
-    Ok(Json(runs.skip(offset).take(limit.unwrap_or(LIMIT)).map(|run| service.shown(run)).collect()))
+    let shown = runs.skip(offset).take(limit.unwrap_or(LIMIT)).map(|run| {
+        let mut shown = service.shown(run);
+        if let Some(by) = &run.rolled_back_by {
+            shown["replaced_by"] = json!(by);
+        }
+        shown
+    });
+    Ok(Json(shown.collect()))
 }
 
 async fn run_at(service: &Service, thread: &str, run: &str) -> Result<RunRef> {

@@ -4,7 +4,7 @@ use super::extract::Extract;
 use super::page::{self, Page};
 use crate::body::{self, IfExistsBody, OneOrMany};
 use crate::error::{ApiError, Result};
-use crate::service::{Service, Superstep, Wanted};
+use crate::service::{LastRun, Service, Superstep, Wanted};
 use crate::translate::{ids, time};
 use axum::body::Bytes;
 use axum::extract::Path;
@@ -148,6 +148,9 @@ struct ThreadSearch {
     /// `true` for threads that wait for a time, `false` for all other threads.
     #[serde(default)]
     timed: Option<bool>,
+    /// Status of the last run, one or several: that of a run, `copied`, or `none`.
+    #[serde(default)]
+    last_run: Option<OneOrMany<LastRun>>,
     #[serde(default)]
     extract: Option<Map<String, Value>>,
     #[serde(flatten)]
@@ -181,7 +184,9 @@ enum SortBy {
 impl ThreadSearch {
     fn wanted(&self) -> Result<Wanted> {
         let query = self.query.as_deref().unwrap_or_default();
-        Wanted::read(self.values.clone().unwrap_or_default(), query, self.timed)
+        let mut wanted = Wanted::read(self.values.clone().unwrap_or_default(), query, self.timed)?;
+        wanted.last_runs = self.last_run.clone().map(OneOrMany::into_vec).unwrap_or_default();
+        Ok(wanted)
     }
 
     async fn query(&self, service: &Service) -> Result<ThreadQuery> {
@@ -240,9 +245,7 @@ async fn search(service: Service, body: Bytes) -> Result<Response> {
             shown[WAITS_UNTIL] = json!(service.waits_until(thread).await?.map(time::format_time));
         }
         if select.as_ref().is_some_and(|names| names.iter().any(|name| name == LAST_RUN)) {
-            // A copy has a state, and no run of its own.
-            let copied = thread.row.head.map(|_| json!("copied"));
-            shown[LAST_RUN] = thread.row.status.map_or(copied.into(), |status| json!(status));
+            shown[LAST_RUN] = json!(LastRun::of(&thread.row).name());
         }
         let extracted = extract.as_ref().map(|extract| extract.of(&shown));
         if let Some(select) = &select {

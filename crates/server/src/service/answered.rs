@@ -7,7 +7,7 @@ use crate::translate::time;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use weftwork_store::thread::{Direction, ThreadKey};
-use weftwork_store::{SearchFrom, StoreError, ThreadOrder, ThreadQuery, ThreadRow};
+use weftwork_store::{RunRow, SearchFrom, StoreError, ThreadOrder, ThreadQuery, ThreadRow};
 use weftwork_types::interrupt::Answer;
 use weftwork_types::{ThreadId, Timestamp};
 
@@ -40,13 +40,29 @@ impl Service {
         }
     }
 
-    /// Returns the questions of a thread that were answered last, the newest answer first.
+    /// Returns the questions of a thread that were answered last, the newest answer first, each with
+    /// the idempotency key of its answer, if it has one.
     pub(crate) async fn answered_questions_of(
         &self,
         thread: &ThreadId,
         limit: usize,
     ) -> Result<Vec<Value>> {
         let mut found = self.answered_on(&self.row(thread).await?).await?;
+        let runs = self.store().runs(self.who(), thread).await?;
+        for (_, shown) in &mut found {
+            let id = shown["interrupt_id"].as_str().and_then(|id| id.parse().ok());
+            let by = |run: &&RunRow| {
+                run.new
+                    .input
+                    .answers_by_id()
+                    .is_some_and(|all| id.is_some_and(|id| all.contains_key(&id)))
+            };
+            let by = runs.iter().find(by);
+            // A client knows its own answer by its key.
+            if let Some(key) = by.and_then(|run| run.new.options.idempotency_key.as_ref()) {
+                shown["idempotency_key"] = json!(key);
+            }
+        }
         found.sort_by_key(|(at, _)| Reverse(*at));
         found.truncate(limit);
         Ok(without_times(found))

@@ -20,7 +20,7 @@ use weftwork_store::{Base, InterruptRow, RunRow, ThreadRow, by_execution};
 use weftwork_types::interrupt::Ask;
 use weftwork_types::message::{Message, Part, Role};
 use weftwork_types::port::RunHandle;
-use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef};
+use weftwork_types::run::{Multitask, RunInput, RunOptions, RunRef, RunStatus};
 use weftwork_types::{InterruptId, MessageId, RunId, ThreadId};
 
 /// End of the id of a user's message, after the id of its run.
@@ -44,6 +44,8 @@ pub(crate) struct StoredTurn {
     pub(crate) said: Vec<Part>,
     /// Position of the thread before it; `None` before a process has executed it.
     pub(crate) base: Option<Base>,
+    /// Idempotency key of the request.
+    pub(crate) key: Option<String>,
     pub(crate) runs: MessageRuns,
 }
 
@@ -51,7 +53,12 @@ pub(crate) struct StoredTurn {
 #[derive(Debug)]
 enum Turn {
     Says(Vec<Part>),
-    Answers { answers: BTreeMap<InterruptId, Value>, is_typed: bool },
+    Answers {
+        answers: BTreeMap<InterruptId, Value>,
+        is_typed: bool,
+    },
+    /// Goes on with the last answer, whose run was stopped or failed.
+    Continues,
 }
 
 impl Service {
@@ -94,10 +101,11 @@ impl Service {
         options.multitask = Multitask::Reject;
         options.run_model = match &request.model {
             Some(id) => self.offered_model(id)?,
-            // The run continues with the model of the run that asked.
-            None if matches!(turn, Turn::Answers { .. }) => self.last_model(&thread).await?,
-            None => None,
+            None if matches!(turn, Turn::Says(_)) => None,
+            // The run continues with the model of the run before it.
+            None => self.last_model(&thread).await?,
         };
+        self.check_images(options.run_model.as_deref(), &turn)?;
         let is_repeated = earlier.is_some();
         if let Some(earlier) = earlier {
             // Its thread has changed since, by the run itself.
@@ -117,6 +125,7 @@ impl Service {
                 (input_of_message(&hosted, id, parts)?, false)
             }
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
+            Turn::Continues => (RunInput::Continue, false),
         };
         let begun = self.begin_run(&hosted, &thread, input, options).await?;
         // The run of a repeated request is in the log already.
@@ -151,6 +160,21 @@ impl Service {
         }
     }
 
+    /// Refuses images for a selected model that takes none. Graphs check the media for their own model.
+    ///
+    /// # Errors
+    /// Status 422.
+    fn check_images(&self, model: Option<&str>, turn: &Turn) -> Result<()> {
+        let (Some(model), Turn::Says(parts)) = (model, turn) else { return Ok(()) };
+        let is_image = |part: &Part| matches!(part, Part::Media(media) if media.media_type.starts_with("image/"));
+        if self.state.settings.without_images.contains(model) && parts.iter().any(is_image) {
+            return Err(ApiError::invalid(format!(
+                "the model `{model}` does not take images; remove them, or select another model"
+            )));
+        }
+        Ok(())
+    }
+
     /// Returns the model that the last message of a thread selected.
     async fn last_model(&self, thread: &ThreadId) -> Result<Option<String>> {
         let runs = self.live_runs(thread).await?;
@@ -183,15 +207,27 @@ impl Service {
     }
 
     /// Returns the meaning of a request whose key began a run before, without the state of the thread,
-    /// which has changed since: its message, or its text as the answer to the question that the run
-    /// answered. `None` for results of calls, which the thread reports as answered.
+    /// which has changed since: its message, or its text or its results of calls as the answers to the
+    /// questions that the run answered. `None` if it has none of them.
     async fn repeated_turn(&self, earlier: &RunRow, request: &ChatRequest) -> Result<Option<Turn>> {
+        if earlier.new.input == RunInput::Continue {
+            return Ok(Some(Turn::Continues));
+        }
         let Some(answers) = earlier.new.input.answers_by_id() else {
             return required_message(request).map(Turn::Says).map(Some);
         };
+        let thread = &earlier.new.at.thread;
+        let rows = self.store().interrupts(self.who(), thread).await?;
+        if request.said.is_none() {
+            let asked = rows.iter().filter(|row| answers.contains_key(&row.interrupt.id));
+            let asked: Vec<_> = asked.map(|row| &row.interrupt).collect();
+            let cards = self.read_cards(thread, &rows, request).await?;
+            let answers = cards.answers(&asked, request)?;
+            let is_none = answers.is_empty();
+            return Ok((!is_none).then_some(Turn::Answers { answers, is_typed: false }));
+        }
         let text = request.text().filter(|_| answers.len() == 1);
         let (Some(text), Some(id)) = (text, answers.keys().next()) else { return Ok(None) };
-        let rows = self.store().interrupts(self.who(), &earlier.new.at.thread).await?;
         let asked = rows.iter().find(|row| row.interrupt.id == *id);
         let asked = asked.ok_or_else(|| missing("interrupt", id))?;
         let answers = BTreeMap::from([(*id, answer::of_text(&asked.interrupt, &text)?)]);
@@ -205,6 +241,9 @@ impl Service {
         if row.status.is_some_and(|status| !status.is_final()) {
             // An answer that was given already says more than that its run is busy.
             return Err(cards.answered(&rows, request).unwrap_or_else(ApiError::busy));
+        }
+        if request.continues {
+            return self.check_cut(&row.id).await.map(|()| Turn::Continues);
         }
         if request.replaces != Replaces::Nothing {
             // The questions go with the answer that is replaced.
@@ -244,6 +283,21 @@ impl Service {
                  call, or by its id",
                 several.len()
             ))),
+        }
+    }
+
+    /// Refuses to continue an answer that was not cut off.
+    ///
+    /// # Errors
+    /// Status 409.
+    async fn check_cut(&self, thread: &ThreadId) -> Result<()> {
+        let runs = self.live_runs(thread).await?;
+        match runs.last().map(|last| last.status) {
+            Some(RunStatus::Cancelled | RunStatus::Failed) => Ok(()),
+            _ => Err(ApiError::conflict(
+                "the last answer was neither stopped nor did it fail, so there is nothing to continue; \
+                 say something new",
+            )),
         }
     }
 
@@ -343,24 +397,48 @@ impl Service {
     ) -> Result<(ThreadRow, Vec<StoredTurn>)> {
         let thread = self.row(&self.thread_id(thread).await?).await?;
         let runs = self.runs_of_agent(agent, &thread.id).await?;
-        let mut turns: Vec<(StoredTurn, Vec<&RunRow>)> = Vec::new();
+        let mut turns: Vec<Vec<&RunRow>> = Vec::new();
         for row in &runs {
             match turns.last_mut() {
-                Some((_, of)) if continues_message(row) => of.push(row),
-                _ => {
-                    let said = self.said_in(row).unwrap_or_default();
-                    let base = row.base;
-                    turns.push((StoredTurn { said, base, runs: of_rows(Vec::new()) }, vec![row]));
-                }
+                Some(of) if continues_message(row) => of.push(row),
+                _ => turns.push(vec![row]),
             }
         }
-        if let Some((_, of)) = turns.last_mut()
-            && of.last().is_some_and(|row| !row.status.is_final())
-        {
-            of.clear();
+        let turn = |of: Vec<&RunRow>| self.turn_of(of.iter().copied());
+        Ok((thread, turns.into_iter().map(turn).collect()))
+    }
+
+    /// Returns the turns of a thread that were replaced or rolled back, oldest first, each with the
+    /// run that stands in its place.
+    pub(crate) async fn replaced_turns(
+        &self,
+        agent: &str,
+        thread: &str,
+    ) -> Result<Vec<(StoredTurn, RunId)>> {
+        let thread = self.row(&self.thread_id(thread).await?).await?;
+        let graph = self.hosted(self.chosen(agent).await?.record.graph())?.id;
+        let all = by_execution(self.store().runs(self.who(), &thread.id).await?);
+        let mut turns: Vec<(Vec<&RunRow>, RunId)> = Vec::new();
+        for row in all.iter().filter(|row| row.new.graph == graph && !is_update(row)) {
+            let Some(by) = find_replacing(&all, row) else { continue };
+            match turns.last_mut() {
+                Some((of, _)) if continues_message(row) => of.push(row),
+                _ => turns.push((vec![row], by)),
+            }
         }
-        let turns = turns.into_iter().map(|(turn, of)| StoredTurn { runs: of_rows(of), ..turn });
-        Ok((thread, turns.collect()))
+        Ok(turns.into_iter().map(|(of, by)| (self.turn_of(of.iter().copied()), by)).collect())
+    }
+
+    /// Returns the turn that some runs made. It has no runs while the last one goes on.
+    fn turn_of<'a>(&self, runs: impl Iterator<Item = &'a RunRow> + Clone) -> StoredTurn {
+        let first = runs.clone().next();
+        let is_over = runs.clone().last().is_none_or(|last| last.status.is_final());
+        StoredTurn {
+            said: first.and_then(|row| self.said_in(row)).unwrap_or_default(),
+            base: first.and_then(|row| row.base),
+            key: first.and_then(|row| row.new.options.idempotency_key.clone()),
+            runs: of_rows(runs.filter(|_| is_over).collect()),
+        }
     }
 
     /// Returns the doubt about text of a run that another process executes, or has executed before
@@ -459,6 +537,16 @@ fn find_replaced(all: &[RunRow], live: &[RunRow], request: &ChatRequest) -> Opti
     let mut after = live.iter().skip(before + 1);
     let next = after.find(|row| !continues_message(row));
     Some(next.map_or(Replaced::Nothing, |row| Replaced::From(row.new.at.run.clone())))
+}
+
+/// Returns the run that stands in the place of a run that was replaced or rolled back.
+fn find_replacing(all: &[RunRow], row: &RunRow) -> Option<RunId> {
+    let mut by = row.rolled_back_by.as_ref()?;
+    let of = |id: &RunId| all.iter().find(|row| row.new.at.run == *id)?.rolled_back_by.as_ref();
+    while let Some(next) = of(by) {
+        by = next;
+    }
+    Some(by.clone())
 }
 
 fn no_place() -> ApiError {

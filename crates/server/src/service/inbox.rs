@@ -95,34 +95,65 @@ impl Service {
         }))
     }
 
-    /// Answers a question, and returns the run that continues the thread.
+    /// Answers questions of one thread by their ids, all or none, and returns the run that continues
+    /// the thread. Answers that were sent before with the same idempotency key have its first run.
     ///
     /// # Errors
-    /// Status 409 with the first answer if the question was answered; 404 if it does not exist; 422
+    /// Status 409 with the first answer if a question was answered; 404 if it does not exist; 422
     /// for an answer that does not fit.
-    pub(crate) async fn respond(&self, id: &str, value: &Value) -> Result<RunRef> {
-        let (thread, id) = read_address(id)?;
+    pub(crate) async fn respond(
+        &self,
+        values: &BTreeMap<String, Value>,
+        key: Option<&str>,
+    ) -> Result<RunRef> {
         let missing = || ApiError::missing("Interrupt not found");
+        let mut of_thread = None;
+        let mut given = BTreeMap::new();
+        for (id, value) in values {
+            let (thread, id) = read_address(id)?;
+            if *of_thread.get_or_insert_with(|| thread.clone()) != thread {
+                return Err(ApiError::invalid(
+                    "the questions are of several threads; send the answers of each thread alone",
+                ));
+            }
+            given.insert(id, value);
+        }
+        let thread = of_thread.ok_or_else(missing)?;
         let row = match self.row(&thread).await {
             Err(error) if error.is_missing() => return Err(missing()),
             row => row?,
         };
         let rows = self.store().interrupts(self.who(), &thread).await?;
-        let asked = rows.into_iter().find(|row| row.interrupt.id == id).ok_or_else(missing)?;
-        if let Some(first) = asked.answer {
-            let first = Box::new(first);
-            return Err(StoreError::Answered { interrupt: id.to_string(), first }.into());
+        let earlier = self.find_earlier(&thread, key).await?;
+        let mut answers = BTreeMap::new();
+        let mut asking = None;
+        for (id, value) in given {
+            let asked = rows.iter().find(|row| row.interrupt.id == id).ok_or_else(missing)?;
+            if let Some(first) = asked.answer.clone().filter(|_| earlier.is_none()) {
+                let first = Box::new(first);
+                return Err(StoreError::Answered { interrupt: id.to_string(), first }.into());
+            }
+            answers.insert(id, answer::of_result(&asked.interrupt, value)?);
+            asking.get_or_insert_with(|| asked.run.clone());
         }
-        let answer = answer::of_result(&asked.interrupt, value)?;
         let graph = row.graph.as_deref().ok_or_else(missing)?;
         let hosted = self.hosted(self.name_of(graph))?;
-        let asking = RunRef { thread: thread.clone(), run: asked.run };
-        // The run continues with the settings of the run that asked.
-        let asking = self.store().run(self.who(), &asking).await?;
-        let options = asking.new.options.clone().for_continuation();
-        let options = RunOptions { multitask: Multitask::Reject, ..options };
-        let input = RunInput::answers(BTreeMap::from([(id, answer)]));
-        let begun = self.begin_run(&hosted, &thread, input, options).await?;
+        let options = match &earlier {
+            Some(earlier) => earlier.new.options.clone(),
+            None => {
+                // The run continues with the settings of the run that asked.
+                let run = asking.ok_or_else(missing)?;
+                let asking = RunRef { thread: thread.clone(), run };
+                let asking = self.store().run(self.who(), &asking).await?;
+                asking.new.options.clone().for_continuation()
+            }
+        };
+        let idempotency_key = key.map(str::to_owned);
+        let options = RunOptions { multitask: Multitask::Reject, idempotency_key, ..options };
+        let begun = self.begin_run(&hosted, &thread, RunInput::answers(answers), options).await?;
+        if earlier.is_some() {
+            return Ok(begun.run);
+        }
         Ok(self.log_run(begun, self.name_of(&hosted.id)).run)
     }
 

@@ -24,7 +24,7 @@ mod tools;
 pub(crate) use assistants::Changes;
 pub(crate) use chat::{MessageRuns, StoredTurn, USER_SUFFIX};
 pub(crate) use runs::{Bulk, FollowStart, Started};
-pub(crate) use threads::{Superstep, Wanted};
+pub(crate) use threads::{LastRun, Superstep, Wanted};
 
 use self::aliases::Aliases;
 use crate::auth::Client;
@@ -39,7 +39,7 @@ use axum::http::Method;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
@@ -91,6 +91,8 @@ pub(crate) struct Settings {
     pub(crate) chat: Protocol,
     /// Models of which chats select one; the first one is that of the graphs.
     pub(crate) models: Vec<String>,
+    /// Offered models that take no images.
+    pub(crate) without_images: BTreeSet<String>,
     /// Descriptions of hosted graphs by their ids.
     pub(crate) descriptions: BTreeMap<String, String>,
     pub(crate) download: Option<Arc<dyn ModelDownload>>,

@@ -36,14 +36,14 @@ impl Bounded {
 }
 
 impl Service {
-    /// Returns the end of a run and the events of its log. Texts, messages and values that nodes
+    /// Returns the end of a run, also of one that was replaced, and the events of its log. Texts, messages and values that nodes
     /// emit are left out: their size is that of the conversation, and other routes return them. The
     /// events have at most [`LOG_BYTES_MAX`] bytes; `omitted` counts the others.
     ///
     /// # Errors
     /// Status 404 if there is no such run.
     pub(crate) async fn run_log(&self, run: &RunRef) -> Result<Value> {
-        let row = self.run_row(run).await?;
+        let row = self.made_run(run).await?;
         let mut log = Bounded::default();
         self.read_events(run, |stored| {
             if is_structure(&stored.event) {

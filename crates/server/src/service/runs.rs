@@ -191,11 +191,17 @@ impl Service {
 
     /// Returns the row of a run.
     pub(crate) async fn run_row(&self, run: &RunRef) -> Result<RunRow> {
+        let row = self.made_run(run).await?;
+        if row.rolled_back_by.is_some() { Err(ApiError::not_found()) } else { Ok(row) }
+    }
+
+    /// Returns the row of a run, also of one that was rolled back.
+    pub(super) async fn made_run(&self, run: &RunRef) -> Result<RunRow> {
         let row = match self.store().run(self.who(), run).await {
             Err(StoreError::NotFound { .. }) => return Err(ApiError::not_found()),
             row => row?,
         };
-        if row.rolled_back_by.is_some() || self.is_deleted(run).await? {
+        if self.is_deleted(run).await? {
             return Err(ApiError::not_found());
         }
         Ok(row)
@@ -209,14 +215,12 @@ impl Service {
         }
     }
 
-    /// Returns the runs of a thread, newest first.
+    /// Returns the runs of a thread, newest first, with those that were rolled back.
     pub(crate) async fn runs(&self, thread: &ThreadId) -> Result<Vec<RunRow>> {
         self.row(thread).await?;
         let mut runs = self.store().runs(self.who(), thread).await?;
         let deleted = self.deleted_runs(thread).await?;
-        runs.retain(|run| {
-            run.rolled_back_by.is_none() && !deleted.contains(run.new.at.run.as_str())
-        });
+        runs.retain(|run| !deleted.contains(run.new.at.run.as_str()));
         runs.reverse();
         Ok(runs)
     }

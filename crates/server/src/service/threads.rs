@@ -5,6 +5,7 @@ use crate::body::{self, CheckpointBody};
 use crate::error::{ApiError, Result};
 use crate::translate::rows;
 use futures_util::future::{join_all, select};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
 use weftwork_graph::RuntimeError;
@@ -40,6 +41,37 @@ pub(crate) struct Wanted {
     words: Vec<String>,
     /// `true` for threads that wait for a time, `false` for all other threads.
     is_timed: Option<bool>,
+    /// Ends of the last run; empty for any.
+    pub(crate) last_runs: Vec<LastRun>,
+}
+
+/// The status of the last run of a thread, which says more than that of the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LastRun {
+    /// Nothing has run.
+    None,
+    /// Nothing has run on this thread, which is a copy and has a state.
+    Copied,
+    /// A run has this status.
+    #[serde(untagged)]
+    Run(RunStatus),
+}
+
+impl LastRun {
+    pub(crate) fn of(row: &ThreadRow) -> Self {
+        let copied = if row.head.is_some() { Self::Copied } else { Self::None };
+        row.status.map_or(copied, Self::Run)
+    }
+
+    /// Returns the name; `None` if nothing has run.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Copied => Some("copied"),
+            Self::Run(status) => Some(status.name()),
+        }
+    }
 }
 
 impl Wanted {
@@ -59,7 +91,7 @@ impl Wanted {
                 words.len()
             )));
         }
-        Ok(Self { values, words, is_timed })
+        Ok(Self { values, words, is_timed, last_runs: Vec::new() })
     }
 
     /// Returns `true` if the texts of the metadata have all words. The id of the assistant is no text
@@ -216,7 +248,10 @@ impl Service {
         loop {
             let page = threads.search(query.clone()).await?;
             for thread in page.threads {
-                if is_of_other(self.who(), &thread.row.metadata) {
+                let wanted_runs = &wanted.last_runs;
+                let is_other =
+                    !wanted_runs.is_empty() && !wanted_runs.contains(&LastRun::of(&thread.row));
+                if is_other || is_of_other(self.who(), &thread.row.metadata) {
                     continue;
                 }
                 if reads_metadata {

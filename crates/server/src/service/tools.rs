@@ -66,6 +66,7 @@ fn tool_to_json(Found { member, tool: ToolSummary { spec, permission } }: &Found
     };
     json!({
         "name": spec.name,
+        "wire_name": spec.wire_name(),
         "description": spec.description,
         "member": member,
         "effect": spec.effect,

@@ -297,4 +297,15 @@ async fn the_end_of_the_last_run_is_found_with_a_thread() {
     let copy = client.post(&format!("{thread}/copy"), at).await.json();
     let copy = copy["thread_id"].as_str().expect("an id").to_owned();
     assert_eq!(last_run(&copy).await, json!({"status": "idle", "last_run": "copied"}));
+    // Threads are found by it.
+    let count = async |last_run: Value| {
+        client.post("/threads/count", json!({"last_run": last_run})).await.json()
+    };
+    client.thread().await;
+    assert_eq!(count(json!("none")).await, json!(1));
+    assert_eq!(count(json!("copied")).await, json!(1));
+    assert_eq!(count(json!(["completed", "copied"])).await, json!(3));
+    assert_eq!(count(json!("cancelled")).await, json!(0));
+    let odd = client.post("/threads/count", json!({"last_run": "gone"})).await;
+    assert_eq!(odd.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", odd.body);
 }

@@ -148,6 +148,19 @@ async fn a_message_that_is_sent_again_with_its_key_has_its_first_answer() {
     }
     let runs = client.get("/threads/t/runs").await.json();
     assert_eq!(runs.as_array().map(Vec::len), Some(3), "the replaced one is not listed: {runs}");
+    let all = client.get("/threads/t/runs?replaced=true").await.json();
+    let all = all.as_array().expect("a list");
+    let [replaced] =
+        all.iter().filter(|run| run["replaced_by"].is_string()).collect::<Vec<_>>()[..]
+    else {
+        panic!("{all:?}")
+    };
+    assert_eq!(all.len(), 4);
+    let log = format!("/threads/t/runs/{}/log", replaced["run_id"].as_str().expect("an id"));
+    assert_eq!(client.get(&log).await.json()["status"], "completed");
+    let messages = client.get("/chat/desk/t?replaced=true").await.json();
+    let by = |index: usize| &messages[index]["metadata"]["replacedBy"];
+    assert_eq!((by(0), by(1), by(2)), (&replaced["replaced_by"], by(0), &Value::Null));
 }
 
 #[tokio::test]
@@ -324,6 +337,52 @@ async fn a_typed_text_answers_a_question_and_a_forged_history_is_ignored() {
     assert!(closed.body.contains("\"value\":\"25\""), "{}", closed.body);
     let nothing = say(&client, "t", json!([user("a"), {"role": "assistant", "content": []}])).await;
     assert_eq!(nothing.status, StatusCode::CONFLICT, "{}", nothing.body);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_sent_again_with_its_key_counts_once_and_names_its_key() {
+    let client = client().await;
+    let send = async |path: &str, key: &str, body: &Value| {
+        let request = Request::post(path).header("host", "localhost");
+        let request = request.header("Idempotency-Key", key).body(Body::from(body.to_string()));
+        client.send(request.expect("a request")).await
+    };
+    for (thread, by_chat) in [("listed", false), ("chat", true)] {
+        let said = say(&client, thread, json!([user("Refund order A1002, amount 40.")])).await;
+        let (id, _) = approval(&chunks(&said));
+        let address = format!("/interrupts/{thread}.{id}/respond");
+        let decides = |value: Value| json!({"threadId": thread, "messages": [result(&id, value)]});
+        let approve = json!({"type": "approve"});
+        let (path, body) = match by_chat {
+            true => ("/chat/desk", decides(approve.clone())),
+            false => (address.as_str(), approve),
+        };
+        let own = format!("own-{thread}");
+        let other = format!("other-{thread}");
+        let first = send(path, &own, &body).await;
+        assert!(first.status.is_success(), "{}", first.body);
+        finished(&client, thread).await;
+        let again = send(path, &own, &body).await;
+        assert_eq!(again.status, first.status, "{}", again.body);
+        // Another decision under the key, and the same one under another key.
+        let reject = match by_chat {
+            true => decides(json!({"type": "reject"})),
+            false => json!({"type": "reject"}),
+        };
+        assert_eq!(send(path, &own, &reject).await.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert_eq!(send(path, &other, &body).await.status, StatusCode::CONFLICT);
+        let answered = format!("/interrupts?answered=true&thread_id={thread}");
+        let answered = client.get(&answered).await.json();
+        assert_eq!(answered[0]["idempotency_key"], own);
+        assert_eq!(
+            client.get(&format!("/chat/desk/{thread}")).await.json().as_array().map(Vec::len),
+            Some(2)
+        );
+    }
+    let several = json!({"type": "approve", "further": {"other.00000000000000000000000000000001": {"type": "approve"}}});
+    let refused =
+        send("/interrupts/listed.00000000000000000000000000000002/respond", "k3", &several).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
 }
 
 #[tokio::test]
@@ -595,6 +654,8 @@ async fn clients_of_langgraph_see_an_approval_as_the_middleware_has_it() {
 #[tokio::test]
 async fn bodies_that_are_no_chat_are_refused() {
     let client = client().await;
+    say(&client, "done", json!([user("Where is order A1003?")])).await;
+    let goes_on = json!({"threadId": "done", "trigger": "continue-message", "messages": []});
     for (path, body, status, says) in [
         ("/chat/desk", json!({}), 422, "`messages`"),
         ("/chat/desk", json!({"messages": []}), 409, "nothing new"),
@@ -606,6 +667,7 @@ async fn bodies_that_are_no_chat_are_refused() {
             "`file`",
         ),
         ("/chat/desk", json!({"threadId": "a\nb", "messages": [user("x")]}), 422, "thread id"),
+        ("/chat/desk", goes_on, 409, "nothing to continue"),
         ("/chat/nobody", json!({"messages": [user("x")]}), 422, "nobody"),
         ("/chat/desk?protocol=morse", json!({"messages": [user("x")]}), 422, "morse"),
     ] {
@@ -618,7 +680,9 @@ async fn bodies_that_are_no_chat_are_refused() {
 #[tokio::test]
 async fn chats_select_one_of_the_models_that_are_offered() {
     let runtime = runtime().await;
-    let server = Server::new(runtime.clone()).models(["lab:usual", "lab:other"].map(str::to_owned));
+    let server = Server::new(runtime.clone())
+        .models(["lab:usual", "lab:other"].map(str::to_owned))
+        .models_without_images(["lab:other".to_owned()]);
     let locked = Client::of(with_tokens(server.clone()), runtime.clone());
     let client = Client::of(server, runtime);
     let refused = locked.send_as(None, "GET", "/models", "").await;
@@ -647,6 +711,14 @@ async fn chats_select_one_of_the_models_that_are_offered() {
     let refused = say("d", json!("lab:dear"), order()).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
     assert!(refused.body.contains("`lab:dear`"), "{}", refused.body);
+    // A model without images refuses them before the run; the usual one is checked by its graph.
+    let image =
+        json!({"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA=="});
+    let shown = json!({"role": "user", "content": [{"type": "text", "text": "Look."}, image]});
+    let refused = say("e", json!("lab:other"), shown.clone()).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.body);
+    assert!(refused.body.contains("does not take images"), "{}", refused.body);
+    chunks(&say("e", json!("lab:usual"), shown).await);
     // A server that offers no choice ignores the model of a front end.
     let plain = self::client().await;
     let body = json!({"threadId": "d", "model": "lab:dear", "messages": [order()]});

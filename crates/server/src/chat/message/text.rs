@@ -3,6 +3,7 @@
 use super::{Block, ChatMessage, LastText};
 use crate::chat::calls::{CallEnd, Named, Origin};
 use crate::chat::cut::{PART_BYTES_MAX, split_text};
+use crate::chat::part::FinishReason;
 use crate::chat::part::{ChatPart, TextKind};
 use crate::chat::speech::Held;
 use serde_json::json;
@@ -12,7 +13,8 @@ use weftwork_types::message::{Media, Message, Part, Role};
 /// Text between two messages that no other part separates.
 const PARAGRAPH: &str = "\n\n";
 /// Text between a text that is void and the next one. No format has a part that all its readers
-/// understand and that takes text back, so that the void text stays until the page is loaded again.
+/// understand and that takes text back, so that the void text stays in clients that do not read the
+/// fact `retry`, which has the positions of void texts among the texts of the response.
 const RULE: &str = "\n\n---\n\n";
 
 impl ChatMessage {
@@ -69,6 +71,8 @@ impl ChatMessage {
             self.blocks += 1;
             let id = format!("{}-{}", self.run.run, self.blocks);
             self.parts.push(ChatPart::TextStart { kind, id: id.clone() });
+            self.texts_of.push((who.clone(), self.texts));
+            self.texts += 1;
             let last = self.last_text.as_ref().filter(|_| kind == TextKind::Text);
             if let Some(last) = last {
                 let separator = if last.is_void { RULE } else { PARAGRAPH };
@@ -94,23 +98,30 @@ impl ChatMessage {
         let void = self.speech.reset(reset);
         // Text of another message that is being emitted stays one block.
         let is_beside = void.is_empty() && self.block.is_some();
+        let mut texts = Vec::new();
+        let mut calls = Vec::new();
         for who in void {
             self.close_block();
-            self.calls.reset(&who, &mut self.parts);
-            self.void_last_text(&who);
+            calls.extend(self.calls.reset(&who, &mut self.parts));
+            texts.extend(self.void_texts(&who));
             if let Some(step) = self.step.as_mut().filter(|step| step.by.as_ref() == Some(&who)) {
                 step.by = None;
             }
         }
         let AttemptReset { node, ns, message, .. } = reset;
-        self.add_fact("retry", json!({"node": node, "ns": ns, "message": message}), !is_beside);
+        let void = json!({"texts": texts, "calls": calls});
+        let fact = json!({"node": node, "ns": ns, "message": message, "void": void});
+        self.add_fact("retry", fact, !is_beside);
         self.speak_held();
     }
 
-    fn void_last_text(&mut self, who: &TextSource) {
+    /// Makes the texts of a message void, and returns their positions in the response.
+    fn void_texts(&mut self, who: &TextSource) -> Vec<usize> {
         if let Some(last) = self.last_text.as_mut().filter(|last| last.by == *who) {
             last.is_void = true;
         }
+        let void = self.texts_of.extract_if(.., |(by, _)| by == who);
+        void.map(|(_, position)| position).collect()
     }
 
     pub(super) fn message(&mut self, message: &Message) {
@@ -119,6 +130,7 @@ impl ChatMessage {
                 if self.speech.is_final(&message.id) {
                     return;
                 }
+                self.cut = reason_of_cut(message);
                 if self.speech.admits(&TextSource::Message(message.id.clone()), None) {
                     self.complete_message(message);
                     self.speak_held();
@@ -129,7 +141,8 @@ impl ChatMessage {
             // Results of nodes that call tools by themselves.
             Role::Tool => {
                 for result in message.tool_results() {
-                    let end = CallEnd { value: result.value.clone(), is_error: result.is_error };
+                    let value = result.value.clone();
+                    let end = CallEnd { value, is_error: result.is_error, at: None };
                     self.result(result.tool_call_id.as_str(), None, end);
                 }
             }
@@ -167,8 +180,8 @@ impl ChatMessage {
             (Some(reasoning), Some(text)) => self.speak_whole(&who, reasoning, text),
             _ => {
                 // The pieces were of an attempt of which the log has no reset.
-                self.void_last_text(&who);
-                self.add_fact("retry", json!({"message": message.id}), true);
+                let void = json!({"texts": self.void_texts(&who), "calls": []});
+                self.add_fact("retry", json!({"message": message.id, "void": void}), true);
                 self.speak_whole(&who, &reasoning, &text);
             }
         }
@@ -211,6 +224,16 @@ impl ChatMessage {
 fn reasoning_text(part: &Part) -> Option<&str> {
     match part {
         Part::Reasoning { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+/// Returns the reason for which the provider cut the text of a message; `None` for a whole one.
+fn reason_of_cut(message: &Message) -> Option<FinishReason> {
+    let metadata = &message.extra.as_ref()?.response_metadata;
+    match metadata.get("finish_reason")?.as_str()? {
+        "length" => Some(FinishReason::Length),
+        "content_filter" => Some(FinishReason::ContentFilter),
         _ => None,
     }
 }

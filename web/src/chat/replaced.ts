@@ -1,0 +1,46 @@
+// Answers that were replaced. What they called was called, and what they cost was paid.
+import { useAuiState } from "@assistant-ui/react";
+import { createContext, useContext, useMemo } from "react";
+import type { StoredMessage } from "../api/types";
+import { dollarsOf } from "./tokens";
+
+interface Replaced {
+  /** The messages of the thread that were replaced. */
+  replaced: StoredMessage[];
+  /** The messages before those of the runtime. */
+  earlier: StoredMessage[];
+}
+
+export const ReplacedContext = createContext<Replaced>({ replaced: [], earlier: [] });
+
+/** Returns the messages in whose place the current one stands. Those without a successor that is known here are of the last one. */
+export function useReplaced(isEarlier: boolean): StoredMessage[] {
+  const { replaced, earlier } = useContext(ReplacedContext);
+  const id = useAuiState((state) => state.message.id);
+  const isLast = useAuiState((state) => state.message.isLast);
+  const ids = useAuiState((state) => state.thread.messages.map((message) => message.id).join(" "));
+  return useMemo(() => {
+    const shown = new Set([...ids.split(" "), ...earlier.map((message) => message.id)]);
+    return replaced.filter(({ metadata }) => {
+      const by = metadata?.replacedBy ?? "";
+      return by === id || (!isEarlier && isLast && !shown.has(by));
+    });
+  }, [replaced, earlier, isEarlier, id, isLast, ids]);
+}
+
+/** Returns the number of answers, their calls and their cost in words. */
+export function wordsOfAttempts(answers: StoredMessage[]): string {
+  const calls = answers.flatMap(({ parts }) => parts.filter(isCall)).length;
+  const cost = answers.reduce((sum, { metadata }) => sum + (metadata?.usage?.costMicroUsd ?? 0), 0);
+  const facts = [
+    answers.length === 1 ? "1 earlier attempt" : `${answers.length} earlier attempts`,
+    calls > 0 && (calls === 1 ? "1 call" : `${calls} calls`),
+    cost > 0 && dollarsOf(cost),
+  ];
+  return facts.filter(Boolean).join(" · ");
+}
+
+/** Returns `true` for a call of a tool; questions to people are calls too. */
+function isCall({ type }: { type: string }): boolean {
+  return type.startsWith("tool-") && type !== "tool-ask_human" && type !== "tool-request_approval";
+}
