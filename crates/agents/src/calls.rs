@@ -14,6 +14,7 @@ use weftwork_tools::{
     AskingCall, Executed, LeftOpen, Prepared, ReadyCall, Reply, ToolRunner, UnknownAnswer,
     UnknownCall, code, not_decided, tool_result,
 };
+use weftwork_types::ToolCallId;
 use weftwork_types::approval::ApprovalDecision;
 use weftwork_types::code::{Fault, Phase};
 use weftwork_types::message::{Message, ToolCall, ToolResult};
@@ -129,6 +130,24 @@ impl Tools {
             let (runner, call) = ready.map_err(ToolCallError::Stopped)?;
             result_of_call(&self.ctx, &runner, &call, &self.source.prompt()).await
         }
+    }
+
+    /// Returns the arguments of a call as they are shown to people: without the secret ones.
+    ///
+    /// # Errors
+    /// [`NodeError`] if the tools of the prompt cannot be put together.
+    pub fn shown_args(
+        &self,
+        name: &str,
+        args: &serde_json::Value,
+    ) -> NodeResult<serde_json::Value> {
+        let runner = self.source.runner()?;
+        let id = ToolCallId::new("shown")?;
+        let call = ToolCall { id, name: wire_name(name), args: args.clone(), shown: None };
+        if !runner.has(&call.name) {
+            return Ok(SECRET.into());
+        }
+        Ok(runner.shown_args(&call).unwrap_or(call.args))
     }
 
     /// Executes a tool call of a model, and returns its result. A failure is a result for the model.

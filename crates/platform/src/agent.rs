@@ -13,7 +13,8 @@ use weftwork_agents::Model;
 use weftwork_graph::{CompiledGraph, Ctx, NodeResult, RuntimeError};
 use weftwork_models::ChatModel;
 use weftwork_schema::{Checker, Quotes};
-use weftwork_store::Store;
+use weftwork_store::thread::CONVERSATION;
+use weftwork_store::{Store, StoreError};
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::Mode;
@@ -130,6 +131,20 @@ impl Agent {
         }
     }
 
+    /// Returns the principal whose records the run reads and writes: the subject of the conversation,
+    /// also if another one has answered a question of it.
+    pub(crate) async fn owner(&self, ctx: &Ctx) -> NodeResult<Principal> {
+        let who = &ctx.calls().principal;
+        let metadata = match self.store.thread(who, ctx.thread()).await {
+            Ok(row) => row.metadata,
+            Err(StoreError::NotFound { .. }) => return Ok(who.clone()),
+            Err(error) => return Err(error.fault().into()),
+        };
+        let subject = metadata.get(CONVERSATION).and_then(|of| of.get("subject")?.as_str());
+        let subject = subject.unwrap_or(&who.subject).to_owned();
+        Ok(Principal { subject, ..who.clone() })
+    }
+
     /// Adds a version of a plan or deliverable to the commit of the node: a further version of the
     /// record with this id, or of a new one.
     pub(crate) async fn write(
@@ -152,8 +167,8 @@ impl Agent {
             RecordKind::Deliverable => &self.deliverable,
         };
         let unique = format!("{own}.{}.{}", self.slug, ctx.node());
-        let author =
-            Author { subject: &calls.principal.subject, at: calls.clock.now(), unique: &unique };
+        let owner = self.owner(ctx).await?;
+        let author = Author { subject: &owner.subject, at: calls.clock.now(), unique: &unique };
         let title = new.title.clone();
         let new = NewVersion { agent: Some(self.slug.clone()), run, ..new };
         for write in version_writes(&at, &new, form, author).map_err(|error| error.fault())? {
@@ -188,6 +203,27 @@ impl Agent {
             metadata.insert(at.kind.name().to_owned(), record);
         }
         json!({"mode": mode, "content": content, "metadata": metadata})
+    }
+}
+
+/// Adds a warning to an answer.
+pub(crate) fn warn(answer: &mut Value, text: impl Into<String>) {
+    let warnings = &mut answer["metadata"]["warnings"];
+    match warnings {
+        Value::Array(all) => all.push(Value::String(text.into())),
+        other => *other = json!([text.into()]),
+    }
+}
+
+/// Warns of an answer of a model that its provider has ended early.
+pub(crate) fn warn_if_cut(answer: &mut Value, message: &Message) {
+    let metadata = message.extra.as_ref().map(|extra| &extra.response_metadata);
+    match metadata.and_then(|of| of.get("finish_reason")?.as_str()) {
+        Some("length") => warn(answer, "the answer of the model was cut at its limit of tokens"),
+        Some("content_filter") => {
+            warn(answer, "the answer of the model was cut by a content filter")
+        }
+        _ => {}
     }
 }
 

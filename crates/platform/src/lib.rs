@@ -7,6 +7,7 @@
 mod action;
 mod agent;
 mod budget;
+mod call;
 mod context;
 mod definition;
 mod mode;

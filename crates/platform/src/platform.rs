@@ -4,7 +4,7 @@ use crate::action::{self, Action, ActionError, Forms, RecordAction};
 use crate::mode::{self, RequestError};
 use crate::records::{
     Conversation, ConversationQuery, NewConversation, RecordError, RecordId, RecordKind, RecordRef,
-    Records, conversations, erase_conversation, export_conversation, find_thread,
+    Records, TITLE_CHARS_MAX, conversations, erase_conversation, export_conversation, find_thread,
     open_conversation, read_conversation,
 };
 use crate::source::{AGENTS, Agents};
@@ -82,6 +82,15 @@ impl HostedAgents {
                     .to_owned(),
             };
             return Err(missing.fault());
+        }
+        let title = request.payload.title.as_deref().unwrap_or_default();
+        if title.chars().count() > TITLE_CHARS_MAX {
+            let long = RequestError::Member {
+                member: "payload.title",
+                found: format!("{} characters", title.chars().count()),
+                expected: format!("at most {TITLE_CHARS_MAX}"),
+            };
+            return Err(long.fault());
         }
         let begins = matches!(action, Action::Run | Action::Record(RecordAction::Create));
         if request.conversation_id.is_none() && !begins {
@@ -161,8 +170,15 @@ impl HostedAgents {
         };
         let messages = if user_message.is_empty() { Vec::new() } else { vec![message] };
         let mut input = json!({"messages": messages, "mode": mode, "payload": payload});
-        if let Some(given) = given {
-            input["input"] = given;
+        // Only chats go without the declared input.
+        let is_declared = || {
+            let definition = self.agents.definition(who, slug);
+            definition.is_some_and(|folder| folder.definition.input_schema.is_some())
+        };
+        match given {
+            Some(given) => input["input"] = given,
+            None if *mode != Mode::Converse && is_declared() => input["input"] = json!({}),
+            None => {}
         }
         // A conversation may be continued by another agent: all have the same state.
         let options = RunOptions {
@@ -273,6 +289,12 @@ impl HostedAgents {
             });
             if let Some(version) = version {
                 known.insert("version".to_owned(), version.number.into());
+            }
+            if record.is_none() {
+                let id = id.as_str().unwrap_or_default();
+                let kind = kind.name();
+                let text = format!("{kind} `{id}` was deleted while the run made a version of it");
+                warnings.push(Value::from(text));
             }
             // A person edited the record while the run made its version.
             let unmerged = record.map(crate::records::Record::unmerged).unwrap_or_default();
@@ -449,6 +471,8 @@ fn tasks_of(runs: &[RunRow]) -> Vec<(&RunRow, &RunRow)> {
     let mut tasks: Vec<(&RunRow, &RunRow)> = Vec::new();
     for row in runs {
         let continues = match (&row.answers, &row.new.input) {
+            // A change of the state is no task.
+            (None, RunInput::Command(_) | RunInput::Update { .. }) => continue,
             (Some(asked), _) => tasks.iter().position(|(_, last)| last.new.at.run == *asked),
             // It goes on where the one before it failed.
             (None, RunInput::Continue) => tasks.len().checked_sub(1),

@@ -448,11 +448,8 @@ impl Agents {
         for name in definition.tools.iter().flatten() {
             let found = services.tools.iter().find(|tool| tool.spec().name == *name);
             let Some(tool) = found else {
-                let known: Vec<_> =
-                    services.tools.iter().map(|tool| tool.spec().name.clone()).collect();
-                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 let agent = folder.slug.clone();
-                return Err(RequestError::Tool { agent, tool: name.clone(), known }.into());
+                return Err(RequestError::MissingTool { agent, tool: name.clone() }.into());
             };
             tools = tools.with_shared(Arc::clone(tool));
         }

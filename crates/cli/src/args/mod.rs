@@ -108,6 +108,18 @@ pub(crate) enum Command {
     /// List agents, and check and make definitions of agents
     #[command(subcommand)]
     Agents(Agents),
+    /// List, show, export and delete conversations with agents that are defined in files
+    #[command(subcommand)]
+    Conversations(Conversations),
+    /// List the tasks of a conversation, with their states
+    Tasks {
+        /// Id of the conversation
+        conversation: String,
+    },
+    /// List the plans of a conversation, or print one
+    Plans(RecordCommand),
+    /// List the deliverables of a conversation, or print one
+    Deliverables(RecordCommand),
     /// Draw the graph of an agent
     #[command(subcommand)]
     Graph(Graph),
@@ -224,6 +236,49 @@ pub(crate) enum Agents {
         #[arg(long, value_name = "FOLDER")]
         folder: Option<PathBuf>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Conversations {
+    /// List conversations, the last changed first
+    List {
+        /// Slug of the only agent
+        #[arg(long)]
+        agent: Option<String>,
+    },
+    /// Print a conversation with its tasks, plans and deliverables as JSON
+    Show {
+        /// Id of the conversation
+        id: String,
+    },
+    /// Print a conversation with all that belongs to it as JSON: messages, and all versions of plans
+    /// and deliverables
+    Export {
+        /// Id of the conversation
+        id: String,
+    },
+    /// Delete a conversation with its thread, plans and deliverables
+    Delete {
+        /// Id of the conversation
+        id: String,
+        /// Do not ask for confirmation
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecordCommand {
+    /// Id of the conversation
+    pub(crate) conversation: String,
+    /// Id of the plan or deliverable to print; without it, all are listed
+    pub(crate) id: Option<String>,
+    /// Version to print; by default the current one
+    #[arg(long)]
+    pub(crate) version: Option<u64>,
+    /// Print it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 mod agents;
 mod chat;
 mod completions;
+mod conversations;
 mod definitions;
 mod demo;
 mod doctor;
@@ -17,6 +18,7 @@ use crate::args::{Agents, Command};
 use weftwork::graph::RuntimeError;
 use weftwork::store::StoreError;
 use weftwork::types::ThreadId;
+use weftwork::types::task::Mode;
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
@@ -101,6 +103,18 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
         Command::Models(command) => Box::pin(models::models(command, context)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(&args, context)).await,
         Command::Agents(command) => agents::agents(&command, context).await,
+        Command::Conversations(command) => {
+            Box::pin(conversations::conversations(command, context)).await
+        }
+        Command::Tasks { conversation } => {
+            Box::pin(conversations::tasks(&conversation, context)).await
+        }
+        Command::Plans(command) => {
+            Box::pin(conversations::records(Mode::Plan, command, context)).await
+        }
+        Command::Deliverables(command) => {
+            Box::pin(conversations::records(Mode::Build, command, context)).await
+        }
         Command::Graph(command) => graph::graph(&command, context),
         Command::Demo(args) => Box::pin(demo::demo(&args, context)).await,
         Command::Explain(args) => explain::explain(&args, &context.terminal),

@@ -72,3 +72,70 @@ fn the_schema_of_definitions_is_one_that_editors_read() {
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert!(schema["properties"]["yaml"]["description"].is_string(), "{schema}");
 }
+
+/// Each command shows the same record as the action of the agent.
+#[test]
+fn conversations_tasks_and_records_are_shown_and_deleted() {
+    let home = Home::new();
+    let none = home.weft(&["conversations", "list"]);
+    assert_eq!(none.status, Some(6), "{none:?}");
+    home.weft(&["agents", "new", "writer"]);
+    let ask = |more: &[&str]| {
+        let args = ["--model", "scripted", "agents", "run", "writer", "--conversation", "notes"];
+        home.weft(&[&args[..], &["--json", "--mode", "build"], more].concat())
+    };
+    let made = ask(&["--action", "create", "--payload", r#"{"title":"First","content":"One."}"#]);
+    assert_eq!(made.status, Some(0), "{made:?}");
+    let made: Value = serde_json::from_str(&made.out).expect("JSON");
+    let id = made["content"]["id"].as_str().expect("an id").to_owned();
+    let edited = ask(&["--action", "edit", "--id", &id, "--payload", r#"{"content":"Two."}"#]);
+    assert_eq!(edited.status, Some(0), "{edited:?}");
+
+    let of = |args: &[&str]| {
+        let came = home.weft(args);
+        assert_eq!(came.status, Some(0), "{args:?}: {came:?}");
+        came.out
+    };
+    let listed = of(&["conversations", "list"]);
+    assert!(listed.contains("notes  writer  First"), "{listed}");
+    let listed = of(&["deliverables", "notes"]);
+    assert!(listed.contains(&format!("{id}  First  2        2")), "{listed}");
+    assert_eq!(of(&["deliverables", "notes", &id]), "Two.\n");
+    assert_eq!(of(&["deliverables", "notes", &id, "--version", "1"]), "One.\n");
+    let read = ask(&["--action", "read", "--id", &id]);
+    let read: Value = serde_json::from_str(&read.out).expect("JSON");
+    let shown: Value =
+        serde_json::from_str(&of(&["deliverables", "notes", &id, "--json"])).expect("JSON");
+    assert_eq!(shown, read["content"]);
+    assert_eq!(of(&["plans", "notes"]).lines().count(), 1);
+    assert_eq!(of(&["tasks", "notes"]).lines().count(), 1);
+    let whole: Value =
+        serde_json::from_str(&of(&["conversations", "export", "notes"])).expect("JSON");
+    assert!(whole.to_string().contains("One."), "{whole}");
+
+    let unsure = home.weft(&["conversations", "delete", "notes"]);
+    assert!(unsure.errors.contains("W0713"), "{unsure:?}");
+    of(&["conversations", "delete", "notes", "--yes"]);
+    let gone = home.weft(&["conversations", "show", "notes"]);
+    assert!(gone.errors.contains("W0201"), "{gone:?}");
+}
+
+/// A file that is broken takes neither the agent nor its versions away.
+#[test]
+fn a_broken_definition_goes_on_with_its_last_version() {
+    let home = Home::new();
+    home.weft(&["agents", "new", "writer"]);
+    let ask = || home.weft(&["--model", "scripted", "agents", "run", "writer", "Hello"]);
+    assert_eq!(ask().status, Some(0));
+    let file = home.path("agents/writer/agent.yaml");
+    std::fs::write(&file, "type: contxt\n").expect("written");
+    let came = ask();
+    assert_eq!(came.status, Some(0), "{came:?}");
+    std::fs::remove_dir_all(home.path("agents/writer")).expect("removed");
+    assert_eq!(ask().status, Some(2));
+    let versions = home.weft(&["agents", "versions", "writer"]);
+    assert_eq!(versions.out.lines().count(), 2, "{versions:?}");
+    let hash = versions.out.lines().nth(1).and_then(|line| line.split(' ').next());
+    let exported = home.weft(&["agents", "export", "writer", hash.expect("a version")]);
+    assert!(exported.out.contains("type: \"context\""), "{exported:?}");
+}

@@ -2,7 +2,7 @@
 
 use super::fit::{Kept, Piece, fit};
 use super::{instructions_now, record_content};
-use crate::agent::Agent;
+use crate::agent::{Agent, warn};
 use crate::definition::{Source, SourceKind};
 use crate::records::{RecordKind, Records};
 use crate::state::AgentState;
@@ -54,10 +54,9 @@ impl Gathered {
     /// Describes the context in the metadata of an answer: its parts with their tokens, and the sources
     /// that were left out.
     pub(crate) fn report(&self, answer: &mut Value) {
-        let metadata = &mut answer["metadata"];
-        metadata["context"] = json!({"parts": self.kept, "leftOut": self.left_out});
+        answer["metadata"]["context"] = json!({"parts": self.kept, "leftOut": self.left_out});
         if let Some(warning) = self.warning() {
-            metadata["warnings"] = json!([warning]);
+            warn(answer, warning);
         }
     }
 }
@@ -170,7 +169,8 @@ async fn fetch(
         }
         SourceKind::Deliverables => {
             let calls = ctx.calls();
-            let records = Records::new(&*agent.store, &calls.principal, calls.clock.now());
+            let owner = agent.owner(ctx).await?;
+            let records = Records::new(&*agent.store, &owner, calls.clock.now());
             let all = records.list(RecordKind::Deliverable, ctx.thread()).await;
             let mut all = all.map_err(|error| error.fault())?;
             // Those of a sub-agent that this run asked are a source of their own.

@@ -78,7 +78,8 @@ pub(crate) async fn record_content(
     ctx: &Ctx,
 ) -> NodeResult<Option<VersionContent>> {
     let calls = ctx.calls();
-    let records = Records::new(&*agent.store, &calls.principal, calls.clock.now());
+    let owner = agent.owner(ctx).await?;
+    let records = Records::new(&*agent.store, &owner, calls.clock.now());
     let record = match id {
         Some(id) => {
             let id = RecordId::new(id)?;

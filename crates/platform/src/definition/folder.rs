@@ -228,6 +228,10 @@ fn read_files(
     if problems.is_empty() { Ok(files) } else { Err(problems) }
 }
 
+fn is_regular(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file())
+}
+
 /// Returns the text of a file of a folder; `None` if it does not exist. A link may lead to a file
 /// below the folder, as those of mounted configurations do, and to no other: the text of a file
 /// is quoted in problems.
@@ -235,6 +239,11 @@ fn read_file(folder: &Path, name: &str) -> Result<Option<String>, Box<Problem>> 
     let path = &folder.join(name);
     let found = path.canonicalize().and_then(|file| Ok((folder.canonicalize()?, file)));
     let file = match found {
+        // Opening a pipe would wait for its writer.
+        Ok((folder, file)) if file.starts_with(&folder) && !is_regular(&file) => {
+            let problem = Problem::new(ProblemKind::Unreadable, Location::START);
+            return Err(Box::new(problem.found("no regular file").expected("a file")));
+        }
         Ok((folder, file)) if file.starts_with(&folder) => File::open(file),
         Ok(_) => {
             let problem = Problem::new(ProblemKind::Unreadable, Location::START);
@@ -245,10 +254,6 @@ fn read_file(folder: &Path, name: &str) -> Result<Option<String>, Box<Problem>> 
         Err(error) => Err(error),
     };
     let file = file.map_err(|error| Box::new(unreadable(path, &error)))?;
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        let problem = Problem::new(ProblemKind::Unreadable, Location::START);
-        return Err(Box::new(problem.found("no regular file").expected("a file")));
-    }
     let mut bytes = Vec::new();
     let limit = FILE_BYTES_MAX as u64 + 1;
     let read = file.take(limit).read_to_end(&mut bytes);

@@ -92,6 +92,16 @@ pub enum RequestError {
         /// Tools of the agent.
         known: String,
     },
+    /// The program does not have a tool that the definition names.
+    #[error(
+        "agent {agent} names the tool {tool}, which this program does not have; the operator adds its server, and allows it by `weft mcp allow`"
+    )]
+    MissingTool {
+        /// Slug of the agent.
+        agent: String,
+        /// Tool that the definition names.
+        tool: String,
+    },
     /// There is no such agent.
     #[error("there is no agent {agent}{}", known(nearest))]
     Agent {
@@ -114,7 +124,7 @@ impl RequestError {
             Self::Output { .. } => "W1036",
             Self::Depth { .. } => "W1037",
             Self::Waiting { .. } => "W1038",
-            Self::Tool { .. } => "W1034",
+            Self::Tool { .. } | Self::MissingTool { .. } => "W1034",
             Self::Agent { .. } => "W1012",
         })
     }

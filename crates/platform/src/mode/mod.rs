@@ -51,6 +51,16 @@ pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestErr
     if payload.orchestrate == Some(true) || payload.orchestration_action.is_some() {
         return Err(RequestError::NotBuilt { what: "orchestration" });
     }
+    // Actions on records are no runs.
+    let is_run = match payload.action.as_deref() {
+        None | Some("rerun") => true,
+        Some("create") => payload.content.is_none(),
+        Some(_) => false,
+    };
+    if !is_run {
+        let action = payload.action.unwrap_or_default();
+        return Err(RequestError::Action { action, expected: "create, rerun in a run" });
+    }
     if let Some(checker) = &agent.input {
         let value = input.get("input").unwrap_or(&Value::Null);
         // Clients that only chat send messages.

@@ -194,7 +194,7 @@ impl<'a> Records<'a> {
     pub async fn set_current(&self, at: &RecordRef, version: u64) -> Result<Record> {
         self.change(at, |record| {
             record.version(version)?;
-            record.check_room()?;
+            record.check_changes()?;
             let event = Event::Current { version, by: self.subject(), at: self.now };
             Ok(vec![event.append(at)?])
         })

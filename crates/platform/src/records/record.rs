@@ -291,6 +291,11 @@ impl Record {
     /// [`RecordError::Limit`] otherwise.
     pub fn check_room(&self) -> Result<()> {
         check_length(&self.at, "versions", self.versions.len() + 1, VERSIONS_MAX)?;
+        self.check_changes()
+    }
+
+    /// Checks that one more change may be made.
+    pub(super) fn check_changes(&self) -> Result<()> {
         let changes = usize::try_from(self.revision).unwrap_or(usize::MAX);
         check_length(&self.at, "changes", changes.saturating_add(1), CHANGES_MAX)
     }

@@ -1,7 +1,7 @@
 //! Context agents: a build gathers a context and makes a deliverable of it in one call of a model.
 
 use super::Runner;
-use crate::agent::{Agent, system};
+use crate::agent::{Agent, system, warn_if_cut};
 use crate::context::{self, Piece};
 use crate::definition::AgentType;
 use crate::mode::{RequestError, payload_of};
@@ -77,6 +77,7 @@ async fn build(
     let written = agent.write(RecordKind::Deliverable, id, new, &ctx).await?;
     let mut answer = agent.answer(Mode::Build, content, Some(&written));
     gathered.report(&mut answer);
+    warn_if_cut(&mut answer, &made.message);
     Ok(AgentStateUpdate::new().messages([made.message]).answer(answer))
 }
 

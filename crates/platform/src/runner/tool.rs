@@ -1,18 +1,17 @@
 //! Tool agents: a build calls tools and makes a deliverable of their results.
 
 use super::Runner;
-use crate::agent::{Agent, system};
-use crate::definition::{AgentType, ToolMode};
+use crate::agent::{Agent, system, warn};
+use crate::call::{CallEnd, ReadyCall, call_all, results_of};
+use crate::definition::AgentType;
 use crate::mode::{RequestError, payload_of};
 use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::state::{AgentState, AgentStateUpdate};
-use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
-use weftwork_agents::{ToolCallError, Tools};
-use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, State};
-use weftwork_types::code::Fault;
+use weftwork_agents::Tools;
+use weftwork_graph::{Ctx, Deps, Graph, NodeResult, State};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::{Mode, Payload, ToolRequest};
 use weftwork_types::tool::{ToolSpec, wire_name};
@@ -34,13 +33,6 @@ impl Runner for Tool {
     }
 }
 
-/// A call with its arguments.
-#[derive(Debug, Clone)]
-struct ReadyCall {
-    tool: String,
-    arguments: Value,
-}
-
 /// Calls the tools of a request.
 async fn build(
     state: State<AgentState>,
@@ -52,14 +44,17 @@ async fn build(
     let specs = tools.specs()?;
     let asked = state.messages().iter().rev().find(|message| message.role == Role::User);
     let mut ready = Vec::new();
-    for request in requests_of(&payload) {
+    for request in requests_of(&payload).map_err(|error| error.fault())? {
         ready.push(complete(&agent, &specs, request, asked, &ctx).await?);
     }
     if ready.is_empty() {
         ready.push(select(&agent, &specs, asked, &ctx).await?);
     }
     let ends = call_all(&agent, &tools, &ready).await?;
-    let called = ready.iter().zip(&ends).map(|(call, end)| end.shown(call)).collect();
+    let shown = |(call, end): (&ReadyCall, &CallEnd)| {
+        Ok(end.shown(&call.tool, &tools.shown_args(&call.tool, &call.arguments)?))
+    };
+    let called = ready.iter().zip(&ends).map(shown).collect::<NodeResult<_>>()?;
     let done = match results_of(&ends) {
         Ok(results) => deliver(&agent, &payload, &ready, &results, &ctx).await,
         Err(failure) => Err(failure.into()),
@@ -75,8 +70,7 @@ async fn build(
     };
     answer["metadata"]["tools"] = Value::Array(called);
     if ends.iter().any(CallEnd::is_cut) {
-        let text = "the result of a tool is longer than a deliverable may be, and was cut";
-        answer["metadata"]["warnings"] = json!([text]);
+        warn(&mut answer, "the result of a tool is longer than a deliverable may be, and was cut");
     }
     let message = Message::text(ctx.message_id(), Role::Assistant, text);
     Ok(AgentStateUpdate::new().messages([message]).answer(answer))
@@ -111,15 +105,20 @@ async fn deliver(
 }
 
 /// Returns the calls that a request names.
-fn requests_of(payload: &Payload) -> Vec<ToolRequest> {
+fn requests_of(payload: &Payload) -> Result<Vec<ToolRequest>, RequestError> {
     if !payload.tools.is_empty() {
-        return payload.tools.clone();
+        let Some(tool) = &payload.tool else { return Ok(payload.tools.clone()) };
+        return Err(RequestError::Member {
+            member: "tool",
+            found: format!("`{tool}`, beside `tools`"),
+            expected: "one of the two".to_owned(),
+        });
     }
     let one = payload
         .tool
         .as_ref()
         .map(|tool| ToolRequest { tool: tool.clone(), arguments: payload.arguments.clone() });
-    one.into_iter().collect()
+    Ok(one.into_iter().collect())
 }
 
 /// Finds the tool of a requested call among those of the agent, and lets the model take its arguments
@@ -132,11 +131,19 @@ async fn complete(
     ctx: &Ctx,
 ) -> NodeResult<ReadyCall> {
     let ToolRequest { tool, arguments } = request;
-    let spec = specs.iter().find(|spec| spec.name == tool || spec.name == wire_name(&tool));
+    let spec = specs.iter().find(|spec| is_of(spec, &tool));
     let spec = spec.ok_or_else(|| unknown_tool(agent, specs, &tool).fault())?;
     let arguments = match arguments {
         Some(arguments) => Value::Object(arguments),
         None if takes_nothing(spec) => Value::Object(Map::new()),
+        None if asked.is_none() => {
+            let missing = RequestError::Member {
+                member: "arguments",
+                found: "missing".to_owned(),
+                expected: "the arguments of the tool, or a message that has them".to_owned(),
+            };
+            return Err(missing.fault().into());
+        }
         None => arguments_of(agent, spec, asked, ctx).await?,
     };
     Ok(ReadyCall { tool, arguments })
@@ -155,7 +162,7 @@ async fn select(
         several => {
             let mut text = "Choose the tool that does what the user asks for.\n".to_owned();
             for tool in several {
-                let spec = specs.iter().find(|spec| spec.name == wire_name(tool));
+                let spec = specs.iter().find(|spec| is_of(spec, tool));
                 let about = spec.map(|spec| spec.description.as_str()).unwrap_or_default();
                 writeln!(text, "- {tool}: {about}")?;
             }
@@ -188,6 +195,11 @@ async fn arguments_of(
     agent.ask_value(messages, &spec.parameters, ctx).await
 }
 
+/// Returns `true` for the tool with a name of definitions.
+fn is_of(spec: &ToolSpec, name: &str) -> bool {
+    spec.name == name || spec.name == wire_name(name)
+}
+
 fn takes_nothing(spec: &ToolSpec) -> bool {
     let properties = spec.parameters.get("properties").and_then(Value::as_object);
     properties.is_none_or(Map::is_empty)
@@ -200,78 +212,6 @@ fn unknown_tool(agent: &Agent, specs: &[ToolSpec], tool: &str) -> RequestError {
         known => known.join(", "),
     };
     RequestError::Tool { agent: agent.slug.clone(), tool: tool.to_owned(), known }
-}
-
-/// The end of a call.
-#[derive(Debug)]
-enum CallEnd {
-    Done(Value),
-    Failed(Fault),
-    /// A call before it failed.
-    NotMade,
-}
-
-impl CallEnd {
-    /// The call with its end, as the answer has it.
-    fn shown(&self, call: &ReadyCall) -> Value {
-        let ReadyCall { tool, arguments } = call;
-        match self {
-            Self::Done(result) => json!({"tool": tool, "arguments": arguments, "result": result}),
-            Self::Failed(fault) => {
-                let error = json!({"code": fault.code, "message": fault.message});
-                json!({"tool": tool, "arguments": arguments, "error": error})
-            }
-            Self::NotMade => json!({"tool": tool, "arguments": arguments, "made": false}),
-        }
-    }
-
-    /// Returns `true` for a result of which there is only the beginning.
-    fn is_cut(&self) -> bool {
-        let Self::Done(Value::Object(members)) = self else { return false };
-        members.len() == 2 && members.contains_key("cut") && members.contains_key("beginning")
-    }
-}
-
-/// Returns the results of calls, or the first failure.
-fn results_of(ends: &[CallEnd]) -> Result<Vec<Value>, Fault> {
-    let failed = ends.iter().find_map(|end| match end {
-        CallEnd::Failed(fault) => Some(fault.clone()),
-        _ => None,
-    });
-    if let Some(fault) = failed {
-        return Err(fault);
-    }
-    let result = |end: &CallEnd| match end {
-        CallEnd::Done(result) => Some(result.clone()),
-        _ => None,
-    };
-    Ok(ends.iter().filter_map(result).collect())
-}
-
-/// Makes the calls in the order of the request, up to the first one that fails, or all at once. Their
-/// ends have the order of the request.
-async fn call_all(agent: &Agent, tools: &Tools, ready: &[ReadyCall]) -> NodeResult<Vec<CallEnd>> {
-    if agent.definition.tool_mode == Some(ToolMode::Parallel) {
-        // A question about one of them waits for the others: a call that began is not cut off.
-        let ends = join_all(ready.iter().map(|call| call_one(tools, call))).await;
-        return ends.into_iter().collect();
-    }
-    let mut ends = Vec::new();
-    for call in ready {
-        let has_failed = ends.iter().any(|end| matches!(end, CallEnd::Failed(_)));
-        let end = if has_failed { CallEnd::NotMade } else { call_one(tools, call).await? };
-        ends.push(end);
-    }
-    Ok(ends)
-}
-
-/// Makes a call. An open question stops the node.
-async fn call_one(tools: &Tools, call: &ReadyCall) -> NodeResult<CallEnd> {
-    match tools.call(&call.tool, call.arguments.clone()).await {
-        Ok(result) => Ok(CallEnd::Done(result.value)),
-        Err(ToolCallError::Stopped(stopped)) => Err(stopped),
-        Err(failed) => Ok(CallEnd::Failed(NodeError::from(failed).try_into_fault()?)),
-    }
 }
 
 /// Normalises results: that of one call stands alone, those of several are a list with their tools.

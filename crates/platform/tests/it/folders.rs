@@ -61,6 +61,14 @@ fn problems_name_the_file_and_leave_other_definitions_alone() {
     link("../secret", "leaves/agent.yaml");
     write(root, "mounted/..data/agent.yaml", "type: context\n");
     link("..data/agent.yaml", "mounted/agent.yaml");
+    // Opening a pipe waits for its writer.
+    std::fs::create_dir_all(root.join("pipe")).expect("made");
+    write(root, "piped/agent.yaml", "type: context\n");
+    for path in ["pipe/agent.yaml", "piped/context.md"] {
+        let path = root.join(path);
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("runs");
+        assert!(made.success());
+    }
     let found = read(root);
     let slugs: Vec<_> = found.sound.iter().map(|folder| folder.slug.as_str()).collect();
     assert_eq!(slugs, ["d", "mounted"]);

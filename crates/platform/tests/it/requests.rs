@@ -425,3 +425,73 @@ async fn a_file_that_is_broken_at_the_start_leaves_the_last_version_in_service()
     later.agents.reload(weftwork_platform::Definitions::default());
     assert!(later.agents.definition(&Principal::local(), "golf").is_none());
 }
+
+/// A build that a person approved belongs to the subject that asked.
+#[tokio::test]
+async fn another_person_answers_and_the_deliverable_stays_with_its_subject() {
+    let definition = "type: tool\ntools: [math/add]\nrequires_confirmation: [math/add]\n";
+    let bench = Bench::new([agent("sums", definition)], []).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let request = json!({"agent": "sums", "conversationId": "c",
+        "payload": {"tool": "math/add", "arguments": {"a": 1, "b": 5}}});
+    let asked = bench.ask(&platform, request).await;
+    let name = asked.metadata["thread"].as_str().expect("an id").to_owned();
+    let who = Principal::local();
+    let boss = Principal::new(who.org.clone(), "boss");
+    let thread = bench.runtime.thread_for(&boss, "agents:sums", &name).expect("a thread");
+    let questions = thread.questions().await.expect("reads");
+    let ended = thread.answer(questions[0].approve()).await.expect("runs");
+    assert_eq!(ended.output().expect("completed")["answer"]["content"], 6);
+    let list: Payload = serde_json::from_value(json!({"action": "list"})).expect("a payload");
+    let listed = platform.record(&who, Mode::Build, "c", &list).await;
+    assert_eq!(listed.content.expect("a list").as_array().map(Vec::len), Some(1));
+}
+
+/// Requests are refused before anything is paid or called.
+#[tokio::test]
+async fn what_a_run_could_not_fulfil_is_refused_before_it_begins() {
+    let schema = "type: context\ninput_schema: {type: object, required: [x]}\n";
+    let both = "type: tool\ntools: [math/add, math/negate]\n";
+    let bench = Bench::new([agent("typed", schema), agent("sums", both)], []).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let call = json!({"tool": "math/negate", "arguments": {"n": 1}});
+    let cases = [
+        (
+            json!({"agent": "typed", "mode": "build", "userMessage": "Go"}),
+            "\"x\" is a required property",
+        ),
+        (
+            json!({"agent": "typed", "userMessage": "Go", "payload": {"title": "t".repeat(301)}}),
+            "`payload.title` of the request is 301 characters",
+        ),
+        (json!({"agent": "sums", "payload": {"tool": "math/add"}}), "`arguments` of the request"),
+        (
+            json!({"agent": "sums", "payload": {"tool": "math/add", "tools": [call]}}),
+            "`tool` of the request is `math/add`, beside `tools`",
+        ),
+    ];
+    for (request, text) in cases {
+        let response = bench.ask(&platform, request.clone()).await;
+        let error = response.error.unwrap_or_default();
+        assert!(error.contains(text), "{request}: {error}");
+    }
+    assert!(bench.requests().is_empty());
+    // By the protocols without actions, an action is no run.
+    let input = json!({"messages": [{"role": "user", "content": "Go"}], "mode": "build",
+        "payload": {"action": "list"}});
+    let refused = bench.thread("sums", "wire").start(input).await.expect_err("is no run");
+    assert!(format!("{refused:?}").contains("W1032"), "{refused:?}");
+}
+
+/// The model chooses among tools by their descriptions.
+#[tokio::test]
+async fn the_choice_of_a_tool_has_the_descriptions() {
+    let both = "type: tool\ntools: [math/add, math/negate]\n";
+    let texts = steps([r#"{"tool": "math/negate"}"#, r#"{"n": 4}"#]);
+    let bench = Bench::new([agent("sums", both)], texts).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let response = bench.ask(&platform, json!({"agent": "sums", "userMessage": "Negate 4"})).await;
+    assert_eq!(response.content, Some(json!(-4)), "{response:?}");
+    let system = bench.requests()[0].messages[0].joined_text();
+    assert!(!system.contains("- math/add: \n"), "{system}");
+}

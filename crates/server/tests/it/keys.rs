@@ -4,14 +4,16 @@ use crate::client::Client;
 use crate::protocol::socket::{Served, Socket};
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use weftwork_server::{AccessKey, KeyFile, Server, TokenHash};
+use weftwork_store::thread::CONVERSATION;
+use weftwork_store::{IfExists, NewThread};
 use weftwork_types::{
-    BillingAccountId, OrgId, Principal, Right, Rights, RunId, ThreadId, VirtualKeyId,
+    BillingAccountId, OrgId, Principal, Right, Rights, RunId, ThreadId, Timestamp, VirtualKeyId,
 };
 
 const ORIGIN: (&str, &str) = ("origin", "http://localhost");
@@ -168,4 +170,61 @@ async fn streams_and_sockets_of_a_revoked_key_end() {
         () = moves => unreachable!("it does not end"),
     };
     assert_eq!(reason, Some(1008));
+}
+
+/// The thread of a conversation is its subject's alone, whichever route names it.
+#[tokio::test]
+async fn the_conversation_of_another_subject_is_not_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("keys");
+    write(&path, &[&key("token-of-ada", "ada"), &key("token-of-bob", "bob")]);
+    let runtime = Client::new().await.runtime;
+    let server = Server::new(runtime.clone()).keys(KeyFile::new(&path)).expect("keys");
+    let client = Client::of(server, runtime);
+    let ada = key("x", "ada").principal;
+    let id = "7d444840-9dc0-8a11-b1d1-5ffdce74fad2";
+    let described = json!({"id": "c", "subject": "ada", "title": "SECRET"});
+    let new = NewThread {
+        id: ThreadId::new(id).expect("an id"),
+        graph: None,
+        metadata: Map::from_iter([(CONVERSATION.to_owned(), described)]),
+        created_at: Timestamp(1),
+        if_exists: IfExists::Refuse,
+    };
+    client.runtime.store().create_thread(&ada, new).await.expect("is made");
+    let run = json!({"assistant_id": "echo", "input": {"msg": "SECRET"}});
+    let token = [("x-api-key", "token-of-ada")];
+    let own = send(&client, &format!("POST /threads/{id}/runs/wait"), &token, run.clone()).await;
+    assert_eq!(own.status, StatusCode::OK, "{}", own.body);
+
+    let bob = [("x-api-key", "token-of-bob")];
+    let nothing = || json!({});
+    let requests = [
+        ("GET", "", nothing()),
+        ("PATCH", "", json!({"metadata": {"a": 1}})),
+        ("GET", "/state", nothing()),
+        ("POST", "/state", json!({"values": {"msg": "c"}, "as_node": "echo"})),
+        ("GET", "/history", nothing()),
+        ("POST", "/history", nothing()),
+        ("POST", "/copy", nothing()),
+        ("GET", "/runs", nothing()),
+        ("POST", "/runs", run.clone()),
+        ("POST", "/runs/wait", run.clone()),
+        ("POST", "/runs/stream", run.clone()),
+        ("DELETE", "", nothing()),
+    ];
+    for spelled in [id.to_owned(), id.to_uppercase(), id.replace('-', "")] {
+        for (method, rest, body) in &requests {
+            let request = format!("{method} /threads/{spelled}{rest}");
+            let answer = send(&client, &request, &bob, body.clone()).await;
+            assert_eq!(answer.status, StatusCode::NOT_FOUND, "{request}: {}", answer.body);
+            assert!(!answer.body.contains("SECRET"), "{request}: {}", answer.body);
+        }
+    }
+    let search = async |token| send(&client, "POST /threads/search", &[token], nothing()).await;
+    assert_eq!(search(bob[0]).await.body, "[]");
+    let found = search(token[0]).await.body;
+    assert!(found.contains(id), "{found}");
+    let runs = client.runtime.store().runs(&ada, &ThreadId::new(id).expect("an id")).await;
+    assert_eq!(runs.expect("runs").len(), 1);
 }
