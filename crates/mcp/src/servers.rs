@@ -151,7 +151,7 @@ impl McpServers {
             };
             Rule::new(ToolPattern::One(name.to_owned()), decision)
         });
-        Policy { rules: rules.collect() }
+        Policy { rules: rules.collect(), ..Policy::default() }
     }
 
     /// Lists the tools of a server anew, starting it if necessary.

@@ -119,10 +119,22 @@ impl HostedAgents {
             (RecordKind::Deliverable, &request.payload.deliverable_id),
         ];
         for (kind, id) in named {
-            if id.is_some() && action == Action::Run {
-                let id = action::id_of(kind, &request.payload).map_err(|error| error.fault())?;
-                let at = RecordRef { kind, thread: thread.clone(), id };
-                self.records(who).read(&at).await.map_err(|error| error.fault())?;
+            if id.is_none() || !matches!(action, Action::Run | Action::Again) {
+                continue;
+            }
+            let id = action::id_of(kind, &request.payload).map_err(|error| error.fault())?;
+            let at = RecordRef { kind, thread: thread.clone(), id };
+            let found = self.records(who).read(&at).await.map_err(|error| error.fault())?;
+            // A run continues the current version.
+            let is_of_mode = action::kind_of(mode) == Some(kind);
+            let version = request.payload.version.filter(|_| is_of_mode);
+            if let Some(version) = version.filter(|version| *version != found.current) {
+                let late = RequestError::Member {
+                    member: "payload.version",
+                    found: version.to_string(),
+                    expected: format!("the current version, {}", found.current),
+                };
+                return Err(late.fault());
             }
         }
         Ok(Checked { mode, action, conversation, thread })

@@ -457,7 +457,8 @@ impl Agents {
         for name in &definition.requires_confirmation {
             confirmed = confirmed.ask_human(name, "the definition of the agent requires it");
         }
-        let policy = confirmed.build().map_err(wrong)?.then(services.policy.for_tools(&tools));
+        let confirmed = confirmed.build().map_err(wrong)?;
+        let policy = services.policy.for_tools(&tools).confirmed_by(confirmed);
         // A result becomes a deliverable, and is cut no earlier than that.
         let runner = ToolRunner::new(tools, policy).map_err(wrong)?;
         Ok(runner.result_bytes_max(CONTENT_BYTES_MAX - RESULT_BYTES_LEFT))

@@ -87,6 +87,8 @@ use weftwork_types::tool::{Effect, Permission, ToolSpec};
 pub struct Policy {
     /// The rules.
     pub rules: Vec<Rule>,
+    /// Rules that ask a person where the others allow the call, or do not name it.
+    pub confirmed: Vec<Rule>,
 }
 
 /// A policy rule.
@@ -221,6 +223,20 @@ impl std::fmt::Display for ToolPattern {
     }
 }
 
+/// Returns the decision about a call that no rule names.
+fn decide_without_rule(spec: &ToolSpec) -> Ruling {
+    if allowed_without_rule(spec) {
+        return Decision::Allow.into();
+    }
+    let effect = effect_name(spec.effect);
+    Decision::Deny {
+        reason: format!(
+            "no policy rule names it and its effect is `{effect}`; the operator can add a rule that allows or asks"
+        ),
+    }
+    .into()
+}
+
 impl Policy {
     /// Creates a policy without rules: only the program's own read-only tools are allowed.
     #[must_use]
@@ -261,6 +277,15 @@ impl Policy {
     #[must_use]
     pub fn then(mut self, other: Self) -> Self {
         self.rules.extend(other.rules);
+        self.confirmed.extend(other.confirmed);
+        self
+    }
+
+    /// Adds rules that ask a person before calls which this policy allows, or which none of its rules
+    /// names. What it denies stays denied.
+    #[must_use]
+    pub fn confirmed_by(mut self, questions: Self) -> Self {
+        self.confirmed.extend(questions.rules);
         self
     }
 
@@ -269,7 +294,8 @@ impl Policy {
     #[must_use]
     pub fn for_tools(&self, tools: &ToolBox) -> Self {
         let applies = |rule: &&Rule| tools.names().any(|name| rule.tool.fits(name));
-        Self { rules: self.rules.iter().filter(applies).cloned().collect() }
+        let of = |rules: &[Rule]| rules.iter().filter(applies).cloned().collect();
+        Self { rules: of(&self.rules), confirmed: of(&self.confirmed) }
     }
 
     /// Checks that each tool that a rule names is one of `known`, apart from rules that are
@@ -302,7 +328,21 @@ impl Policy {
     /// Returns the decision about a call.
     #[must_use]
     pub fn decide(&self, call: PolicyCall<'_>) -> Ruling {
-        let spec = call.spec;
+        let found = self.decide_by_rules(call);
+        let Some(question) = self.confirmed.iter().find(|rule| rule.names(&call)) else {
+            return found.unwrap_or_else(|| decide_without_rule(call.spec));
+        };
+        match found {
+            None => question.decision.clone().into(),
+            Some(Ruling { decision: Decision::Allow, requires, expires_after, retry }) => {
+                Ruling { decision: question.decision.clone(), requires, expires_after, retry }
+            }
+            Some(other) => other,
+        }
+    }
+
+    /// Returns the decision of the first rule that applies; `None` if none does.
+    fn decide_by_rules(&self, call: PolicyCall<'_>) -> Option<Ruling> {
         for (at, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.names(&call)) {
             match rule.when.as_ref().map_or(Ok(true), |when| when.holds(&call)) {
                 Ok(false) => {}
@@ -311,42 +351,31 @@ impl Policy {
                     let requires = rule.requires.clone();
                     let expires_after = rule.expires_after;
                     let retry = rule.retry.clone();
-                    return Ruling { decision, requires, expires_after, retry };
+                    return Some(Ruling { decision, requires, expires_after, retry });
                 }
                 Err(_) => {
                     let reason = format!(
                         "the condition of rule {} has no truth value for these arguments",
                         at + 1
                     );
-                    return Decision::Deny { reason }.into();
+                    return Some(Decision::Deny { reason }.into());
                 }
             }
         }
-        if allowed_without_rule(spec) {
-            return Decision::Allow.into();
-        }
-        let effect = effect_name(spec.effect);
-        Decision::Deny {
-            reason: format!(
-                "no policy rule names it and its effect is `{effect}`; the operator can add a rule that allows or asks"
-            ),
-        }
-        .into()
+        None
     }
 
     /// Returns the decision about all calls of a tool, as far as it can be known without a call.
     pub(crate) fn permission(&self, spec: &ToolSpec) -> Permission {
-        let Some(rule) = self.rules.iter().find(|rule| rule.may_name(spec)) else {
-            return match allowed_without_rule(spec) {
-                true => Permission::Allowed,
-                false => Permission::Denied,
-            };
+        let question = self.confirmed.iter().find(|rule| rule.may_name(spec));
+        let found = match self.rules.iter().find(|rule| rule.may_name(spec)) {
+            Some(rule) => rule.permission(),
+            None if allowed_without_rule(spec) || question.is_some() => Permission::Allowed,
+            None => Permission::Denied,
         };
-        match &rule.decision {
-            _ if rule.when.is_some() || rule.subject.is_some() => Permission::Depends,
-            Decision::Allow => Permission::Allowed,
-            Decision::AskHuman { reason } => Permission::Asks { reason: reason.clone() },
-            Decision::Deny { .. } => Permission::Denied,
+        match question {
+            Some(question) if found == Permission::Allowed => question.permission(),
+            _ => found,
         }
     }
 
@@ -361,6 +390,17 @@ impl Policy {
 }
 
 impl Rule {
+    /// Returns the decision about all calls of a tool that the rule names, as far as it can be known
+    /// without a call.
+    fn permission(&self) -> Permission {
+        match &self.decision {
+            _ if self.when.is_some() || self.subject.is_some() => Permission::Depends,
+            Decision::Allow => Permission::Allowed,
+            Decision::AskHuman { reason } => Permission::Asks { reason: reason.clone() },
+            Decision::Deny { .. } => Permission::Denied,
+        }
+    }
+
     /// Creates a rule for all calls of these tools.
     #[must_use]
     pub fn new(tool: ToolPattern, decision: Decision) -> Self {

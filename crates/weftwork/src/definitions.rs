@@ -1,6 +1,6 @@
 //! Agents that are defined in the folder of a configuration.
 
-use crate::config::{McpTools, ToolRules};
+use crate::config::{McpTools, Origin, ToolRules};
 use crate::{AgentDef, Config, Error};
 use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, InvalidGraph};
@@ -35,9 +35,15 @@ impl Config {
         let (tools, of_their_tools) = self.mcp.as_ref().map(McpTools::parts).unwrap_or_default();
         let rules = self.rules.as_ref().map(ToolRules::policy).unwrap_or_default();
         let config = self.clone();
+        // A flag is for all agents, as it is for those of the program.
+        let flag = self.model.as_ref().filter(|of| matches!(of.origin, Origin::Flag(_)));
+        let chosen = flag.map(|_| Arc::clone(&model));
         let services = Services {
             model,
-            open_model: Arc::new(move |id| config.open_listed_model(id)),
+            open_model: Arc::new(move |id| match &chosen {
+                Some(chosen) => Ok(Arc::clone(chosen)),
+                None => config.open_listed_model(id),
+            }),
             tools,
             policy: rules.then(of_their_tools),
             store,
@@ -51,14 +57,15 @@ impl AgentDef {
     /// have problems, which may go on with a version of the store. An app resolves them by itself.
     #[must_use]
     pub fn of_definitions(config: &Config, definitions: &Definitions) -> Vec<Self> {
+        let all = Arc::new(definitions.clone());
         let is_local = |folder: &&DefinitionFolder| folder.definition.organization.is_none();
         let def = |folder: &DefinitionFolder| {
             let slug = folder.slug.clone();
             let config = config.clone();
-            let all = definitions.clone();
+            let all = Arc::clone(&all);
             let make = move |model| {
                 let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-                let agents = config.define_agents(all.clone(), model, store);
+                let agents = config.define_agents(Definitions::clone(&all), model, store);
                 let invalid =
                     |text: String| InvalidGraph::new(weftwork_types::ErrorCode("W1035"), text);
                 let who = weftwork_types::Principal::local();

@@ -322,8 +322,8 @@ pub(crate) enum DefinitionCommand {
     /// Check the definitions of agents in a folder, without executing anything
     Check {
         /// Folder of folders with an `agent.yaml` each, or one of them
-        #[arg(default_value = "agents")]
-        folder: PathBuf,
+        /// or that of the configuration
+        folder: Option<PathBuf>,
         /// Print one JSON object per problem
         #[arg(long)]
         json: bool,
@@ -336,8 +336,9 @@ pub(crate) enum DefinitionCommand {
         #[arg(long = "type", value_name = "TYPE", default_value = "context")]
         agent_type: NewAgent,
         /// Folder in which the folder of the definition is made
-        #[arg(long, value_name = "FOLDER", default_value = "agents")]
-        folder: PathBuf,
+        /// by default that of the configuration
+        #[arg(long, value_name = "FOLDER")]
+        folder: Option<PathBuf>,
     },
 }
 

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use weftwork::AgentDef;
 use weftwork::graph::SystemClock;
-use weftwork::platform::{Agents as DefinedAgents, DefinitionFolder, VersionInfo, diff_lines};
+use weftwork::platform::{
+    AGENTS, Agents as DefinedAgents, DefinitionFolder, VersionInfo, diff_lines,
+};
 use weftwork::store::{MemoryStore, Store};
 use weftwork::testing::ScriptedModel;
 use weftwork::types::caller::Caller;
@@ -20,7 +22,7 @@ use weftwork::types::{Principal, Timestamp};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, RunSettings};
 use weftwork_cli_base::exit::Exit;
-use weftwork_cli_base::terminal::{Style, Table, format_moment};
+use weftwork_cli_base::terminal::{Style, Table, format_moment, to_plain};
 
 /// Maximum size of a message from standard input, in bytes.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
@@ -28,7 +30,7 @@ const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
         Agents::List => list(context),
-        Agents::Definitions(command) => definitions::definitions(command, &context.terminal),
+        Agents::Definitions(command) => definitions::definitions(command, context),
         Agents::Show { slug } => show(slug, context).await,
         Agents::Run(ask) => run(ask, context).await,
         Agents::Versions { slug } => versions(slug, context).await,
@@ -53,7 +55,9 @@ fn list(context: &CommandContext) -> Result<Exit, CliError> {
 
 /// Returns the agent with a slug, which must be defined in a file.
 fn find<'a>(slug: &str, context: &'a CommandContext) -> Result<&'a AgentDef, CliError> {
-    let agent = context.agent(slug)?;
+    // An agent of the program may have the name too.
+    let defined = context.agent(&format!("{AGENTS}{slug}"));
+    let agent = defined.or_else(|_| context.agent(slug))?;
     if agent.is_defined() {
         return Ok(agent);
     }
@@ -190,11 +194,11 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     if let Some(error) = &response.error {
         let code = response.metadata.get("code").and_then(Value::as_str).unwrap_or_default();
         let word = terminal.paint_error(Style::Bad, format!("error[{code}]"));
-        terminal.note(format_args!("{word}: {error}"));
+        terminal.note(format_args!("{word}: {}", to_plain(error)));
         return Ok(exit);
     }
     match &response.content {
-        Some(Value::String(text)) => terminal.line(text)?,
+        Some(Value::String(text)) => terminal.line(to_plain(text))?,
         Some(content) => terminal.line(format_args!("{content:#}"))?,
         None => {}
     }

@@ -11,7 +11,7 @@ use weftwork::types::task::{Mode, Payload};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
-use weftwork_cli_base::terminal::Table;
+use weftwork_cli_base::terminal::{Table, to_plain};
 
 /// Maximum number of conversations of a list.
 const LISTED_MAX: usize = 1_000;
@@ -90,7 +90,9 @@ pub(crate) async fn records(
     let terminal = &context.terminal;
     match (is_one, as_json) {
         (_, true) => terminal.line(format_args!("{content:#}"))?,
-        (true, false) => terminal.line(content["content"].as_str().unwrap_or_default())?,
+        (true, false) => {
+            terminal.line(to_plain(content["content"].as_str().unwrap_or_default()))?
+        }
         (false, false) => {
             let rows = content.as_array().into_iter().flatten().map(|record| {
                 let versions = record["versions"].as_array().map_or(&[][..], Vec::as_slice);

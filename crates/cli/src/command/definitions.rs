@@ -4,20 +4,26 @@ use crate::args::{DefinitionCommand, NewAgent};
 use serde_json::json;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weftwork::platform::{Definitions, read_definition, read_definitions, read_folder};
 use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
 use weftwork_cli_base::terminal::{Style, Terminal};
 
 pub(crate) fn definitions(
     command: &DefinitionCommand,
-    terminal: &Terminal,
+    context: &CommandContext,
 ) -> Result<Exit, CliError> {
+    let terminal = &context.terminal;
+    let configured = || context.config.agents.as_ref().map(|folder| folder.value.clone());
+    let usual = || configured().unwrap_or_else(|| PathBuf::from("agents"));
     match command {
-        DefinitionCommand::Check { folder, json } => check(folder, *json, terminal),
+        DefinitionCommand::Check { folder, json } => {
+            check(&folder.clone().unwrap_or_else(usual), *json, terminal)
+        }
         DefinitionCommand::New { slug, agent_type, folder } => {
-            make(slug, *agent_type, folder, terminal)
+            make(slug, *agent_type, &folder.clone().unwrap_or_else(usual), terminal)
         }
     }
 }

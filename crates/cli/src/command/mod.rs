@@ -14,7 +14,7 @@ mod models;
 mod run;
 mod schema;
 
-use crate::args::{Agents, Command};
+use crate::args::Command;
 use weftwork::graph::RuntimeError;
 use weftwork::store::StoreError;
 use weftwork::types::ThreadId;
@@ -44,9 +44,6 @@ pub(crate) fn without_settings(
         Command::Explain(args) => explain::explain(&args, terminal).map(Next::Done),
         Command::Completions(args) => completions::completions(&args, terminal).map(Next::Done),
         Command::Schema(command) => schema::schema(&command, terminal).map(Next::Done),
-        Command::Agents(Agents::Definitions(command)) => {
-            definitions::definitions(&command, terminal).map(Next::Done)
-        }
         Command::Keys(command) => weftwork_cli_serve::keys(&command, terminal).map(Next::Done),
         Command::Conformance(args) => weftwork_cli_store::conformance(&args, store).map(Next::Done),
         other => Ok(Next::NeedsSettings(Box::new(other))),

@@ -62,7 +62,7 @@ fn desk_tools(orders: OrderDatabase) -> ToolBox {
 fn desk_policy() -> Policy {
     let decision = Decision::AskHuman { reason: "it moves money".to_owned() };
     let rule = Rule::new(ToolPattern::One("refund_order".to_owned()), decision);
-    Policy { rules: vec![rule] }
+    Policy { rules: vec![rule], ..Policy::default() }
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ async fn call_with(
     let store = Arc::new(MemoryStore::new());
     let clock = Arc::new(SystemClock::new());
     let pay = ToolPattern::One("web/pay".to_owned());
-    let policy = Policy { rules: vec![Rule::new(pay, Decision::Allow)] };
+    let policy = Policy { rules: vec![Rule::new(pay, Decision::Allow)], ..Policy::default() };
     let talk = Talk::open(store, clock, &servers, policy, steps).await;
     let outcome = talk.say().await;
     let said = match &outcome {

@@ -286,6 +286,14 @@ fn check_together(folders: &[DefinitionFolder]) -> Vec<Problem> {
     for folder in folders {
         let name = (folder.definition.organization.as_deref(), folder.slug.as_str());
         let Some(first) = by_name.insert(name, folder) else { continue };
+        // The folder that has the slug as its name keeps it.
+        let is_named =
+            |of: &DefinitionFolder| of.path.file_name().is_some_and(|own| *own == *of.slug);
+        let (first, folder) = match is_named(folder) {
+            true => (folder, first),
+            false => (first, folder),
+        };
+        by_name.insert(name, first);
         let other = first.location("/slug");
         let problem = folder.problem(ProblemKind::Twice, "/slug").found(&folder.slug);
         let problem = problem.expected("a slug that no other agent of the organisation has");

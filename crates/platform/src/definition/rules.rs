@@ -100,6 +100,14 @@ impl Rules<'_> {
                 self.report(ProblemKind::Twice, &format!("/tools/{place}"), "each tool once");
             }
         }
+        // A misspelt name would leave a call without its confirmation.
+        for (place, name) in definition.requires_confirmation.iter().enumerate() {
+            if of == AgentType::Tool && !definition.tools.iter().flatten().any(|tool| tool == name)
+            {
+                let pointer = format!("/requires_confirmation/{place}");
+                self.report(ProblemKind::TypeMismatch, &pointer, "one of `tools`");
+            }
+        }
     }
 
     fn check_transport(&mut self) {

@@ -149,7 +149,15 @@ pub async fn open_conversation(
     if let Some(found) = Conversation::of(who, &row) {
         return Ok(found);
     }
-    // A run made the thread before.
+    // Another client made a thread with this id: what it holds is not the subject's.
+    if row.head.is_some() {
+        return Err(StoreError::Conflict {
+            location: format!("conversation {}", description.id),
+            expected: "a thread that its subject has made".to_owned(),
+            found: "another one; choose another id of the conversation".to_owned(),
+        }
+        .into());
+    }
     let row = store.update_metadata(who, &row.id, metadata, now).await?;
     Conversation::of(who, &row).ok_or_else(|| missing(&description.id))
 }

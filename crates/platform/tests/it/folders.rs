@@ -126,3 +126,27 @@ fn a_folder_that_is_not_there_is_named() {
     assert_eq!(problem.kind, ProblemKind::Unreadable);
     assert!(problem.to_string().starts_with("no/such/folder:1:1: W1001"), "{problem}");
 }
+
+/// A folder that is added does not take over the name of another one.
+#[test]
+fn the_folder_with_the_name_of_the_slug_keeps_it() {
+    for thief in ["aaa", "zzz"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        write(dir.path(), "writer/agent.yaml", "type: context\ncontext: Own.\n");
+        write(dir.path(), &format!("{thief}/agent.yaml"), "type: context\nslug: writer\n");
+        let found = read(dir.path());
+        assert_eq!(found.sound.len(), 1);
+        assert_eq!(found.sound[0].definition.context.as_deref(), Some("Own."));
+        assert_eq!(found.problems[0].file, format!("{thief}/agent.yaml"));
+    }
+}
+
+/// A misspelt confirmation would leave the call without one.
+#[test]
+fn what_is_confirmed_is_one_of_the_tools() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let text = "type: tool\ntools: [db/write]\nrequires_confirmation: [db/wriet]\n";
+    write(dir.path(), "db/agent.yaml", text);
+    let problems = texts(&read(dir.path()));
+    assert!(problems[0].contains("expected one of `tools`"), "{problems:?}");
+}

@@ -299,6 +299,11 @@ impl Runtime {
                     let error = error.log_text();
                     tracing::debug!(error, run = %row.new.at.run, "no dependencies here");
                 }
+                // A graph source cannot build the graph here: it lacks a tool, or a model.
+                Err(error @ RuntimeError::Node(_)) => {
+                    let error = error.log_text();
+                    tracing::debug!(error, run = %row.new.at.run, "its graph cannot be built here");
+                }
                 // Other workers take over the remaining runs.
                 Err(RuntimeError::Stopping) => return Ok(RecoveredPage { handles, next: None }),
                 Err(RuntimeError::Store(error)) if error.is_retriable() => return Err(error.into()),

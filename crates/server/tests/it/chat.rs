@@ -47,7 +47,7 @@ fn keeper() -> CompiledGraph {
     let rule = Rule::new(ToolPattern::One("open_account".to_owned()), decision);
     ReactAgent::new("keeper", std::sync::Arc::new(model))
         .tools(ToolBox::new().with(open_account))
-        .policy(Policy { rules: vec![rule] })
+        .policy(Policy { rules: vec![rule], ..Policy::default() })
         .build()
         .expect("sound")
 }

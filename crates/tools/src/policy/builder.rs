@@ -129,7 +129,7 @@ impl PolicyBuilder {
             }
         }
         ToolBoxErrors::unless_empty(problems)?;
-        Ok(Policy { rules })
+        Ok(Policy { rules, ..Policy::default() })
     }
 
     fn rule(mut self, rule: RuleFile) -> Self {

@@ -65,7 +65,7 @@ impl TryFrom<PolicyFile> for Policy {
         }
         let rules = file.rules.into_iter().enumerate();
         let rules = rules.map(|(at, rule)| rule.into_rule(&format!("rules[{at}]")));
-        Ok(Self { rules: rules.collect::<Result<_, _>>()? })
+        Ok(Self { rules: rules.collect::<Result<_, _>>()?, ..Self::default() })
     }
 }
 

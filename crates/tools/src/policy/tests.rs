@@ -69,6 +69,33 @@ fn the_first_rule_that_fits_decides() {
 }
 
 #[test]
+fn confirmations_ask_where_nothing_is_denied() {
+    let rules = Policy::new()
+        .deny("close", "closed")
+        .and_then(|policy| policy.allow("open"))
+        .and_then(|policy| policy.ask_human("doubt", "its own reason"));
+    let asked = ["close", "open", "doubt", "unnamed"].into_iter();
+    let questions = asked.fold(Policy::new(), |policy, tool| {
+        policy.ask_human(tool, "the definition").expect("a pattern")
+    });
+    let policy = rules.expect("patterns").confirmed_by(questions);
+    let ask = |reason: &str| Decision::AskHuman { reason: reason.to_owned() };
+    for (name, expected) in [
+        ("close", Decision::Deny { reason: "closed".to_owned() }),
+        ("open", ask("the definition")),
+        ("doubt", ask("its own reason")),
+        ("unnamed", ask("the definition")),
+    ] {
+        assert_eq!(decide(&policy, name, Effect::ExternalSideEffect), expected, "{name}");
+        let permission = policy.permission(&spec(name, Effect::ExternalSideEffect));
+        let denied = matches!(expected, Decision::Deny { .. });
+        assert_eq!(permission == Permission::Denied, denied, "{name}: {permission:?}");
+    }
+    let other = decide(&policy, "another", Effect::ExternalSideEffect);
+    assert!(matches!(other, Decision::Deny { .. }), "{other:?}");
+}
+
+#[test]
 fn a_policy_is_written_as_it_is_read() {
     let policy = Policy::new()
         .allow("files/*")

@@ -191,7 +191,7 @@ fn agent(provider: &Provider) -> CompiledGraph {
     ReactAgent::new("keeper", provider.model())
         .model_caller(weftwork::models::ModelCaller::new(weftwork::models::RetryPolicy::once()))
         .tools(tools)
-        .policy(Policy { rules })
+        .policy(Policy { rules, ..Policy::default() })
         .build()
         .expect("sound")
 }
