@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::Arc;
 use weftwork_agents::Model;
-use weftwork_graph::{CompiledGraph, Ctx, NodeResult, RuntimeError};
+use weftwork_graph::{Ctx, NodeResult, RuntimeError};
 use weftwork_models::ChatModel;
+use weftwork_runtime::SourcedGraph;
 use weftwork_schema::{Checker, Quotes};
 use weftwork_store::thread::CONVERSATION;
 use weftwork_store::{Store, StoreError};
@@ -44,11 +45,11 @@ pub(crate) struct Agent {
     /// Form of its deliverables.
     pub(crate) deliverable: Form,
     pub(crate) store: Arc<dyn Store>,
-    /// Returns the graph of another agent for a principal.
+    /// Returns the graph of another agent for a principal, by its id with or without a version.
     pub(crate) find: Box<FindGraph>,
 }
 
-type FindGraph = dyn Fn(&Principal, &str) -> Result<CompiledGraph, RuntimeError> + Send + Sync;
+type FindGraph = dyn Fn(&Principal, &str) -> Result<SourcedGraph, RuntimeError> + Send + Sync;
 
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -215,8 +216,11 @@ pub(crate) fn warn(answer: &mut Value, text: impl Into<String>) {
     }
 }
 
-/// Warns of an answer of a model that its provider has ended early.
-pub(crate) fn warn_if_cut(answer: &mut Value, message: &Message) {
+/// Warns of an answer of a model that is empty, or that its provider has ended early.
+pub(crate) fn warn_about(answer: &mut Value, message: &Message) {
+    if message.joined_text().trim().is_empty() {
+        warn(answer, "the answer of the model has no text");
+    }
     let metadata = message.extra.as_ref().map(|extra| &extra.response_metadata);
     match metadata.and_then(|of| of.get("finish_reason")?.as_str()) {
         Some("length") => warn(answer, "the answer of the model was cut at its limit of tokens"),

@@ -391,12 +391,12 @@ impl Agents {
             plan,
             deliverable,
             store: Arc::clone(&services.store),
-            find: Box::new(move |who, slug| {
+            find: Box::new(move |who, id| {
                 let this = this.upgrade().map(Agents);
-                let found = this.map(|this| this.resolve(who, &format!("{AGENTS}{slug}")));
-                let found = found.transpose()?.flatten();
-                let unknown = || RequestError::Agent { agent: slug.to_owned(), nearest: None };
-                Ok(found.ok_or_else(|| RuntimeError::Node(unknown().fault()))?.graph)
+                let found = this.map(|this| this.resolve(who, id)).transpose()?.flatten();
+                let agent = || id.strip_prefix(AGENTS).unwrap_or(id).to_owned();
+                let unknown = || RequestError::Agent { agent: agent(), nearest: None };
+                found.ok_or_else(|| RuntimeError::Node(unknown().fault()))
             }),
         };
         Ok(runner::compile(runner, agent, tools)?)

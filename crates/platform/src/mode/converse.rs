@@ -1,6 +1,6 @@
 //! The mode `converse`: an answer of the model to the conversation.
 
-use crate::agent::{Agent, system, warn_if_cut};
+use crate::agent::{Agent, system, warn_about};
 use crate::context;
 use crate::state::{AgentState, AgentStateUpdate};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) async fn converse(
     messages.extend(state.messages().iter().cloned());
     let message = agent.ask(messages, &ctx).await?;
     let mut answer = agent.answer(Mode::Converse, message.joined_text().into(), None);
-    warn_if_cut(&mut answer, &message);
+    warn_about(&mut answer, &message);
     if let Some(gathered) = gathered {
         gathered.report(&mut answer);
     }

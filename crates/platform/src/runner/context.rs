@@ -1,15 +1,16 @@
 //! Context agents: a build gathers a context and makes a deliverable of it in one call of a model.
 
 use super::Runner;
-use crate::agent::{Agent, system, warn_if_cut};
+use crate::agent::{Agent, system, warn_about};
 use crate::context::{self, Piece};
 use crate::definition::AgentType;
 use crate::mode::{RequestError, payload_of};
 use crate::records::{ContentFormat, NewVersion, RecordKind};
+use crate::source::AGENTS;
 use crate::state::{AgentState, AgentStateUpdate};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, State, SubgraphState};
+use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, Once, State, SubgraphState};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::Mode;
 
@@ -77,7 +78,7 @@ async fn build(
     let written = agent.write(RecordKind::Deliverable, id, new, &ctx).await?;
     let mut answer = agent.answer(Mode::Build, content, Some(&written));
     gathered.report(&mut answer);
-    warn_if_cut(&mut answer, &made.message);
+    warn_about(&mut answer, &made.message);
     Ok(AgentStateUpdate::new().messages([made.message]).answer(answer))
 }
 
@@ -99,7 +100,11 @@ async fn ask_sub_agent(
         return Err(RequestError::Depth { agent, limit }.fault().into());
     }
     let find = &agent.find;
-    let graph = find(&ctx.calls().principal, slug)?;
+    let who = &ctx.calls().principal;
+    // A run that goes on asks the version that it began with.
+    let current = async |_| Ok(find(who, &format!("{AGENTS}{slug}"))?.id);
+    let version: String = ctx.once(Once::new("sub_agent").reads(), current).await?;
+    let graph = find(who, &version)?.graph;
     let asked: Vec<Message> = state.messages().iter().rev().take(1).cloned().collect();
     let input = json!({"messages": asked, "mode": "build", "depth": depth});
     let output = ctx.call(&graph, SubgraphState::PerTask, input).await?;

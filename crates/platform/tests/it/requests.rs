@@ -4,6 +4,7 @@ use crate::bench::{Bench, agent};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_models::scripted::Step;
+use weftwork_models::{ChatEvent, FinishReason};
 use weftwork_platform::HostedAgents;
 use weftwork_types::caller::Caller;
 use weftwork_types::port::{Platform, TaskCaller};
@@ -494,4 +495,46 @@ async fn the_choice_of_a_tool_has_the_descriptions() {
     assert_eq!(response.content, Some(json!(-4)), "{response:?}");
     let system = bench.requests()[0].messages[0].joined_text();
     assert!(!system.contains("- math/add: \n"), "{system}");
+}
+
+/// What a provider cut, and an empty answer, are said.
+#[tokio::test]
+async fn answers_that_are_cut_or_empty_have_a_warning() {
+    let ended = |reason| {
+        let end = ChatEvent::Finish { reason, provider_call_id: None };
+        Step::events(vec![Ok(ChatEvent::TextDelta("Half of".to_owned())), Ok(end)])
+    };
+    let cases = [
+        (ended(FinishReason::Length), "was cut at its limit of tokens"),
+        (ended(FinishReason::ContentFilter), "was cut by a content filter"),
+        (Step::call("math/add", json!({})), "has no text"),
+    ];
+    for (step, text) in cases {
+        let asked = Asked::new([step]).await;
+        let response = asked.ask(json!({"agent": "writer", "userMessage": "Hi"})).await;
+        let warnings = response.metadata.get("warnings").cloned().unwrap_or_default();
+        assert!(warnings.to_string().contains(text), "{response:?}");
+    }
+}
+
+/// A run that waits within another agent goes on with the version of that agent which asked.
+#[tokio::test]
+async fn a_run_goes_on_with_the_version_of_the_agent_that_it_asked() {
+    let parent = "type: context\nrequiresSubAgents: true\nsubAgentSlug: sums\n";
+    let sums = "type: tool\ntools: [math/add]\nrequires_confirmation: [math/add]\n";
+    let texts = steps([r#"{"a": 1, "b": 5}"#, "It is six."]);
+    let bench = Bench::new([agent("parent", parent), agent("sums", sums)], texts).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let request = json!({"agent": "parent", "mode": "build", "userMessage": "Add 1 and 5"});
+    let asked = bench.ask(&platform, request).await;
+    assert_eq!(asked.metadata["status"], "input_required", "{asked:?}");
+    bench.agents.reload(
+        vec![agent("parent", parent), agent("sums", "type: tool\ntools: [math/negate]\n")].into(),
+    );
+    let thread = bench.thread("parent", asked.metadata["thread"].as_str().expect("an id"));
+    let questions = thread.questions().await.expect("reads");
+    let ended = thread.answer(questions[0].approve()).await.expect("runs");
+    assert_eq!(ended.output().expect("completed")["answer"]["content"], "It is six.");
+    let system = bench.requests()[1].messages[0].joined_text();
+    assert!(system.contains("## Result of sums\n6"), "{system}");
 }
