@@ -5,6 +5,7 @@ use serde_json::json;
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use weftwork::config::Origin;
 use weftwork::platform::{Definitions, read_definition, read_definitions, read_folder};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
@@ -16,8 +17,10 @@ pub(crate) fn definitions(
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
-    let configured = || context.config.agents.as_ref().map(|folder| folder.value.clone());
-    let usual = || configured().unwrap_or_else(|| PathBuf::from("agents"));
+    let configured = context.config.agents.as_ref();
+    let configured = configured.filter(|folder| folder.origin != Origin::Default);
+    let usual =
+        || configured.map_or_else(|| PathBuf::from("agents"), |folder| folder.value.clone());
     match command {
         DefinitionCommand::Check { folder, json } => {
             check(&folder.clone().unwrap_or_else(usual), *json, terminal)

@@ -139,3 +139,16 @@ fn a_broken_definition_goes_on_with_its_last_version() {
     let exported = home.weft(&["agents", "export", "writer", hash.expect("a version")]);
     assert!(exported.out.contains("type: \"context\""), "{exported:?}");
 }
+
+/// The folder of the configuration is that of all commands.
+#[test]
+fn new_definitions_and_checks_use_the_configured_folder() {
+    let home = Home::new();
+    let other = home.path("other").display().to_string();
+    let home = home.set("WEFT_AGENTS", &other);
+    let made = home.weft(&["agents", "new", "writer"]);
+    assert_eq!(made.status, Some(0), "{made:?}");
+    assert!(home.path("other/writer/agent.yaml").exists(), "{made:?}");
+    let checked = home.weft(&["agents", "check"]);
+    assert!(checked.out.starts_with("writer  context  "), "{checked:?}");
+}

@@ -497,7 +497,7 @@ async fn the_choice_of_a_tool_has_the_descriptions() {
     assert!(!system.contains("- math/add: \n"), "{system}");
 }
 
-/// What a provider cut, and an empty answer, are said.
+/// An answer that a provider cut, and an empty one, are said.
 #[tokio::test]
 async fn answers_that_are_cut_or_empty_have_a_warning() {
     let ended = |reason| {
