@@ -238,8 +238,11 @@ def problems_of(expect, answer):
         yield f"{expect['matches']!r} does not match {text[:500]}"
     if "members" in expect:
         yield from missing_members(expect["members"], answer)
-    if "tools" in expect and metadata.get("tools") != expect["tools"]:
-        yield f"the tools are {json.dumps(metadata.get('tools'))}"
+    if "tools" in expect:
+        # The results are the content.
+        made = [{"tool": call["tool"], "arguments": call["arguments"]} for call in metadata.get("tools", [])]
+        if made != expect["tools"]:
+            yield f"the tools are {json.dumps(made)}"
 
 
 def placed(value, data):
