@@ -6,6 +6,7 @@ use crate::records::{
     VersionContent,
 };
 use serde_json::{Value, json};
+use weftwork_store::StoreError;
 use weftwork_types::ThreadId;
 use weftwork_types::code::Fault;
 use weftwork_types::task::{Mode, Payload};
@@ -18,10 +19,10 @@ const NAMES: &str = "create, read, list, edit, rerun, set_current, copy_version,
 pub(crate) enum Action {
     /// A run of the agent.
     Run,
-    /// A run that makes a further version of a record.
-    Again,
-    /// A read or a change of records, without a run.
-    Record(RecordAction),
+    /// A run that makes a further version of a record of this kind.
+    Again(RecordKind),
+    /// A read or a change of records of this kind, without a run.
+    Record(RecordKind, RecordAction),
 }
 
 /// A read or a change of records.
@@ -43,24 +44,25 @@ impl Action {
     pub(crate) fn of(mode: Mode, payload: &Payload) -> Result<Self, RequestError> {
         let Some(name) = payload.action.as_deref() else { return Ok(Self::Run) };
         let unknown = |expected| RequestError::Action { action: name.to_owned(), expected };
-        if kind_of(mode).is_none() {
-            return Err(unknown("none in the mode converse"));
-        }
-        Ok(match name {
+        let Some(kind) = kind_of(mode) else {
+            return Err(unknown("none in the mode converse; name the mode plan or build"));
+        };
+        let action = match name {
             // A content that the request has needs no model.
-            "create" if payload.content.is_none() => Self::Run,
-            "create" => Self::Record(RecordAction::Create),
-            "rerun" => Self::Again,
-            "read" => Self::Record(RecordAction::Read),
-            "list" => Self::Record(RecordAction::List),
-            "edit" => Self::Record(RecordAction::Edit),
-            "set_current" => Self::Record(RecordAction::SetCurrent),
-            "copy_version" => Self::Record(RecordAction::CopyVersion),
-            "delete_version" => Self::Record(RecordAction::DeleteVersion),
-            "merge_versions" => Self::Record(RecordAction::MergeVersions),
-            "delete" => Self::Record(RecordAction::Delete),
+            "create" if payload.content.is_none() => return Ok(Self::Run),
+            "rerun" => return Ok(Self::Again(kind)),
+            "create" => RecordAction::Create,
+            "read" => RecordAction::Read,
+            "list" => RecordAction::List,
+            "edit" => RecordAction::Edit,
+            "set_current" => RecordAction::SetCurrent,
+            "copy_version" => RecordAction::CopyVersion,
+            "delete_version" => RecordAction::DeleteVersion,
+            "merge_versions" => RecordAction::MergeVersions,
+            "delete" => RecordAction::Delete,
             _ => return Err(unknown(NAMES)),
-        })
+        };
+        Ok(Self::Record(kind, action))
     }
 }
 
@@ -123,20 +125,25 @@ pub(crate) struct Forms<'a> {
 pub(crate) async fn act(
     records: &Records<'_>,
     kind: RecordKind,
-    action: Action,
+    action: RecordAction,
     thread: &ThreadId,
     payload: &Payload,
     new_id: RecordId,
     forms: Forms<'_>,
 ) -> Result<Value, ActionError> {
-    let Action::Record(action) = action else { return Ok(Value::Null) };
     if action == RecordAction::List {
         let all = records.list(kind, thread).await?;
         return Ok(all.iter().map(|record| json!(record)).collect());
     }
     if action == RecordAction::Create {
-        let id = id_of(kind, payload).unwrap_or(new_id);
+        let id = id_of(kind, payload).unwrap_or(new_id.clone());
         let at = RecordRef { kind, thread: thread.clone(), id };
+        // The new id of a request that is repeated is that of the record which it made before.
+        if at.id == new_id
+            && let Some(record) = found(records.read(&at).await)?
+        {
+            return shown(records, &record, None).await;
+        }
         let new = NewVersion {
             title: payload.title.clone().unwrap_or_default(),
             content: content_of(payload),
@@ -186,6 +193,15 @@ pub(crate) async fn act(
         RecordAction::Create | RecordAction::List => record,
     };
     shown(records, &record, None).await
+}
+
+/// A record that may not exist.
+fn found(read: Result<Record, RecordError>) -> Result<Option<Record>, RecordError> {
+    match read {
+        Ok(record) => Ok(Some(record)),
+        Err(RecordError::Store(StoreError::NotFound { .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The content of a request: a text as it is, another value as JSON.

@@ -40,6 +40,17 @@ struct Checked {
     thread: ThreadId,
 }
 
+/// A request for records.
+struct RecordRequest<'a> {
+    kind: RecordKind,
+    action: RecordAction,
+    /// Agent that is asked; `None` for a request to no agent.
+    agent: Option<&'a str>,
+    payload: &'a Payload,
+    /// Idempotency key.
+    key: Option<&'a str>,
+}
+
 impl HostedAgents {
     /// Creates the platform of a runtime whose graph source is these agents.
     #[must_use]
@@ -92,7 +103,7 @@ impl HostedAgents {
             };
             return Err(long.fault());
         }
-        let begins = matches!(action, Action::Run | Action::Record(RecordAction::Create));
+        let begins = matches!(action, Action::Run | Action::Record(_, RecordAction::Create));
         if request.conversation_id.is_none() && !begins {
             let missing = RequestError::Member {
                 member: "conversationId",
@@ -102,32 +113,41 @@ impl HostedAgents {
             return Err(missing.fault());
         }
         let conversation = match &request.conversation_id {
-            Some(id) if id.is_empty() => {
-                let empty = RequestError::Member {
-                    member: "conversationId",
-                    found: "empty".to_owned(),
-                    expected: "a text, or none for a new conversation".to_owned(),
-                };
-                return Err(empty.fault());
-            }
             Some(id) => id.clone(),
             None => self.new_conversation(who, key, &folder.slug),
         };
         let thread = self.thread_of(who, &conversation).await?;
-        let named = [
-            (RecordKind::Plan, &request.payload.plan_id),
-            (RecordKind::Deliverable, &request.payload.deliverable_id),
-        ];
-        for (kind, id) in named {
-            if id.is_none() || !matches!(action, Action::Run | Action::Again) {
+        self.check_named(who, &thread, action, mode, &request.payload).await?;
+        Ok(Checked { mode, action, conversation, thread })
+    }
+
+    /// Checks that the records which a run is to follow or to continue exist, and that it continues the
+    /// current version.
+    async fn check_named(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+        action: Action,
+        mode: Mode,
+        payload: &Payload,
+    ) -> Result<(), Fault> {
+        let again = match action {
+            Action::Run => None,
+            Action::Again(kind) => Some(kind),
+            Action::Record(..) => return Ok(()),
+        };
+        for kind in [RecordKind::Plan, RecordKind::Deliverable] {
+            let is_named = match kind {
+                RecordKind::Plan => payload.plan_id.is_some(),
+                RecordKind::Deliverable => payload.deliverable_id.is_some(),
+            };
+            if !is_named && again != Some(kind) {
                 continue;
             }
-            let id = action::id_of(kind, &request.payload).map_err(|error| error.fault())?;
+            let id = action::id_of(kind, payload).map_err(|error| error.fault())?;
             let at = RecordRef { kind, thread: thread.clone(), id };
             let found = self.records(who).read(&at).await.map_err(|error| error.fault())?;
-            // A run continues the current version.
-            let is_of_mode = action::kind_of(mode) == Some(kind);
-            let version = request.payload.version.filter(|_| is_of_mode);
+            let version = payload.version.filter(|_| action::kind_of(mode) == Some(kind));
             if let Some(version) = version.filter(|version| *version != found.current) {
                 let late = RequestError::Member {
                     member: "payload.version",
@@ -137,10 +157,18 @@ impl HostedAgents {
                 return Err(late.fault());
             }
         }
-        Ok(Checked { mode, action, conversation, thread })
+        Ok(())
     }
 
     async fn thread_of(&self, who: &Principal, conversation: &str) -> Result<ThreadId, Fault> {
+        if conversation.is_empty() {
+            let empty = RequestError::Member {
+                member: "conversationId",
+                found: "empty".to_owned(),
+                expected: "a text, or none for a new conversation".to_owned(),
+            };
+            return Err(empty.fault());
+        }
         let found = find_thread(&**self.runtime.store(), who, conversation).await;
         found.map_err(|error| error.fault())
     }
@@ -346,58 +374,41 @@ impl HostedAgents {
         let mode = checked.mode;
         let done = match checked.action {
             Action::Run => self.run(&by, request, &checked).await,
-            Action::Again => match self.again(&by.principal, request, &checked).await {
-                Ok(request) => self.run(&by, request, &checked).await,
-                Err(error) => Err(error),
-            },
-            Action::Record(action) => {
-                let payload = &request.payload;
+            Action::Again(_) => self.run(&by, repeated(request), &checked).await,
+            Action::Record(kind, action) => {
                 let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
-                if action == RecordAction::Create {
-                    let new = NewConversation {
-                        id: checked.conversation.clone(),
-                        title: payload.title.clone(),
-                        agent: Some(slug.to_owned()),
-                        graph: None,
-                    };
-                    if let Err(fault) = self.open(&by.principal, new).await {
-                        return failure(mode, &fault, Map::new());
-                    }
-                }
-                return self.act(&by.principal, &checked, Some(slug), payload, key).await;
+                let act = RecordRequest {
+                    kind,
+                    action,
+                    agent: Some(slug),
+                    payload: &request.payload,
+                    key: by.idempotency_key.as_deref(),
+                };
+                return self.act(&by.principal, &checked, act).await;
             }
         };
         done.unwrap_or_else(|fault| failure(mode, &fault, Map::new()))
     }
 
-    /// The request that repeats a plan or build: with the message of the first one, unless it has one of
-    /// its own.
-    async fn again(
-        &self,
-        who: &Principal,
-        request: TaskRequest,
-        checked: &Checked,
-    ) -> Result<TaskRequest, Fault> {
-        let kind = action::kind_of(checked.mode).unwrap_or(RecordKind::Deliverable);
-        let id = action::id_of(kind, &request.payload).map_err(|error| error.fault())?;
-        let at = RecordRef { kind, thread: checked.thread.clone(), id };
-        self.records(who).read(&at).await.map_err(|error| error.fault())?;
-        let user_message = match request.user_message.is_empty() {
-            true => "Make it again.".to_owned(),
-            false => request.user_message.clone(),
-        };
-        Ok(TaskRequest { user_message, ..request })
-    }
-
+    /// Reads or changes records. A conversation is opened for its first record.
     async fn act(
         &self,
         who: &Principal,
         checked: &Checked,
-        agent: Option<&str>,
-        payload: &Payload,
-        key: Option<&str>,
+        request: RecordRequest<'_>,
     ) -> TaskResponse {
-        let kind = action::kind_of(checked.mode).unwrap_or(RecordKind::Deliverable);
+        let RecordRequest { kind, action, agent, payload, key } = request;
+        if action == RecordAction::Create {
+            let new = NewConversation {
+                id: checked.conversation.clone(),
+                title: payload.title.clone(),
+                agent: agent.map(str::to_owned),
+                graph: None,
+            };
+            if let Err(fault) = self.open(who, new).await {
+                return failure(checked.mode, &fault, Map::new());
+            }
+        }
         let records = self.records(who);
         let forms = Forms { agent, of: &|agent| self.agents.form(who, agent, kind) };
         let thread = &checked.thread;
@@ -405,27 +416,7 @@ impl HostedAgents {
             Some(key) => RecordId::derived(&["weft:request", key]),
             None => RecordId::derived(&[&format!("{:032x}", self.runtime.clock().unique())]),
         };
-        if let (Some(_), Action::Record(RecordAction::Create)) = (key, checked.action) {
-            // The request of the key was fulfilled before.
-            let at = RecordRef { kind, thread: thread.clone(), id: new_id.clone() };
-            if records.read(&at).await.is_ok() {
-                let read = Payload { action: Some("read".to_owned()), ..Payload::default() };
-                let read = match kind {
-                    RecordKind::Plan => Payload { plan_id: Some(new_id.to_string()), ..read },
-                    RecordKind::Deliverable => {
-                        Payload { deliverable_id: Some(new_id.to_string()), ..read }
-                    }
-                };
-                let reading = Checked {
-                    mode: checked.mode,
-                    action: Action::Record(RecordAction::Read),
-                    conversation: checked.conversation.clone(),
-                    thread: thread.clone(),
-                };
-                return Box::pin(self.act(who, &reading, agent, &read, None)).await;
-            }
-        }
-        match action::act(&records, kind, checked.action, thread, payload, new_id, forms).await {
+        match action::act(&records, kind, action, thread, payload, new_id, forms).await {
             Ok(content) => {
                 let mut metadata = Map::new();
                 metadata.insert("conversationId".to_owned(), checked.conversation.clone().into());
@@ -478,6 +469,15 @@ impl HostedAgents {
     }
 }
 
+/// A request for a further version, with a message if it has none.
+fn repeated(request: TaskRequest) -> TaskRequest {
+    let user_message = match request.user_message.as_str() {
+        "" => "Make it again.".to_owned(),
+        message => message.to_owned(),
+    };
+    TaskRequest { user_message, ..request }
+}
+
 /// Groups runs into tasks: the first run of each, and its last one.
 fn tasks_of(runs: &[RunRow]) -> Vec<(&RunRow, &RunRow)> {
     let mut tasks: Vec<(&RunRow, &RunRow)> = Vec::new();
@@ -485,7 +485,7 @@ fn tasks_of(runs: &[RunRow]) -> Vec<(&RunRow, &RunRow)> {
         let continues = match (&row.answers, &row.new.input) {
             // A change of the state is no task.
             (None, RunInput::Command(_) | RunInput::Update { .. }) => continue,
-            (Some(asked), _) => tasks.iter().position(|(_, last)| last.new.at.run == *asked),
+            (Some(asked), _) => tasks.iter().rposition(|(_, last)| last.new.at.run == *asked),
             // It goes on where the one before it failed.
             (None, RunInput::Continue) => tasks.len().checked_sub(1),
             (None, _) => None,
@@ -558,37 +558,27 @@ impl Platform for HostedAgents {
     ) -> BoxFuture<'a, TaskResponse> {
         Box::pin(async move {
             let refused = |fault: Fault| failure(mode, &fault, Map::new());
-            let action = match Action::of(mode, payload) {
-                Ok(action @ Action::Record(_)) => action,
-                Ok(_) => {
-                    return refused(
-                        RequestError::Member {
-                            member: "action",
-                            found: "that of a run".to_owned(),
-                            expected: "an action on records; ask the agent for others".to_owned(),
-                        }
-                        .fault(),
-                    );
+            let (kind, action) = match Action::of(mode, payload) {
+                Ok(Action::Record(kind, action)) => (kind, action),
+                Ok(Action::Run | Action::Again(_)) => {
+                    let run = RequestError::Member {
+                        member: "action",
+                        found: "that of a run".to_owned(),
+                        expected: "an action on records; ask the agent for others".to_owned(),
+                    };
+                    return refused(run.fault());
                 }
                 Err(error) => return refused(error.fault()),
             };
-            if action == Action::Record(RecordAction::Create) {
-                let new = NewConversation {
-                    id: conversation.to_owned(),
-                    title: payload.title.clone(),
-                    ..NewConversation::default()
-                };
-                if let Err(fault) = self.open(who, new).await {
-                    return refused(fault);
-                }
-            }
             let thread = match self.thread_of(who, conversation).await {
                 Ok(thread) => thread,
                 Err(fault) => return refused(fault),
             };
             let conversation = conversation.to_owned();
-            let checked = Checked { mode, action, conversation, thread };
-            self.act(who, &checked, None, payload, None).await
+            let action_of = Action::Record(kind, action);
+            let checked = Checked { mode, action: action_of, conversation, thread };
+            let request = RecordRequest { kind, action, agent: None, payload, key: None };
+            self.act(who, &checked, request).await
         })
     }
 
