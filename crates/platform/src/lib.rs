@@ -16,6 +16,7 @@ pub mod records;
 mod runner;
 mod source;
 mod state;
+mod task_list;
 mod versions;
 
 pub use definition::{

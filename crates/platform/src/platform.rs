@@ -8,20 +8,19 @@ use crate::records::{
     open_conversation, read_conversation,
 };
 use crate::source::{AGENTS, Agents};
+use crate::task_list;
 use serde_json::{Map, Value, json};
 use weftwork_graph::RuntimeError;
 use weftwork_runtime::{EndedRun, Runtime};
-use weftwork_store::{RunRow, open_questions};
+use weftwork_store::open_questions;
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentSummary, Platform, TaskCaller};
-use weftwork_types::run::{RunInput, RunOptions, RunOutcome, RunStatus};
+use weftwork_types::run::{RunOptions, RunOutcome};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
-/// Maximum number of tasks of a conversation in a list.
-const TASKS_MAX: usize = 100;
 /// Maximum number of conversations in a list.
 const CONVERSATIONS_MAX: usize = 1_000;
 
@@ -437,36 +436,6 @@ impl HostedAgents {
             }
         }
     }
-
-    /// The tasks of a conversation: the newest first, with their states, messages and results. A task is
-    /// a run with those that continue it, as they answer its questions.
-    async fn tasks(&self, who: &Principal, thread: &ThreadId) -> Result<Vec<Value>, Fault> {
-        let runs = self.runtime.store().runs(who, thread).await.map_err(|error| error.fault())?;
-        let mut tasks = Vec::new();
-        for (row, last_row) in tasks_of(&runs).into_iter().rev().take(TASKS_MAX) {
-            let graph = weftwork_runtime::unversioned(&row.new.graph);
-            let mut task = json!({
-                "id": row.new.at.run,
-                "agent": graph.strip_prefix(AGENTS).unwrap_or(graph),
-                "state": state_of(last_row),
-                "mode": member_of(&row.new.input, "mode"),
-                "message": message_of(&row.new.input),
-                "createdAt": row.new.created_at,
-                "endedAt": last_row.ended_at,
-                "error": error_of(last_row.outcome.as_ref()),
-            });
-            if let (RunStatus::Completed, Some(last)) = (last_row.status, last_row.last_checkpoint)
-            {
-                // A version of the agent that is gone leaves the task without its result.
-                let state = self.runtime.state_at(who, thread, last).await.ok();
-                let answer = state.as_ref().and_then(|state| state.values.get("answer"));
-                let content = answer.and_then(|answer| answer.get("content"));
-                task["result"] = content.cloned().unwrap_or_default();
-            }
-            tasks.push(task);
-        }
-        Ok(tasks)
-    }
 }
 
 /// A request for a further version, with a message if it has none.
@@ -478,66 +447,12 @@ fn repeated(request: TaskRequest) -> TaskRequest {
     TaskRequest { user_message, ..request }
 }
 
-/// Groups runs into tasks: the first run of each, and its last one.
-fn tasks_of(runs: &[RunRow]) -> Vec<(&RunRow, &RunRow)> {
-    let mut tasks: Vec<(&RunRow, &RunRow)> = Vec::new();
-    for row in runs {
-        let continues = match (&row.answers, &row.new.input) {
-            // A change of the state is no task.
-            (None, RunInput::Command(_) | RunInput::Update { .. }) => continue,
-            (Some(asked), _) => tasks.iter().rposition(|(_, last)| last.new.at.run == *asked),
-            // It goes on where the one before it failed.
-            (None, RunInput::Continue) => tasks.len().checked_sub(1),
-            (None, _) => None,
-        };
-        match continues {
-            Some(at) => tasks[at].1 = row,
-            None => tasks.push((row, row)),
-        }
-    }
-    tasks
-}
-
 /// Returns `true` for a request without anything that an agent could work with.
 fn asks_nothing(request: &TaskRequest) -> bool {
     let Payload { tool, tools, plan_id, deliverable_id, .. } = &request.payload;
     let names =
         tool.is_some() || !tools.is_empty() || plan_id.is_some() || deliverable_id.is_some();
     request.user_message.trim().is_empty() && request.input.is_none() && !names
-}
-
-/// A member of the input of a run.
-fn member_of<'a>(input: &'a RunInput, name: &str) -> Option<&'a Value> {
-    match input {
-        RunInput::Start { input } => input.get(name),
-        _ => None,
-    }
-}
-
-/// The text of the last message of the input of a run.
-fn message_of(input: &RunInput) -> Option<String> {
-    let messages = member_of(input, "messages")?.as_array()?;
-    let message: Message = serde_json::from_value(messages.last()?.clone()).ok()?;
-    Some(message.joined_text())
-}
-
-fn error_of(outcome: Option<&RunOutcome>) -> Option<String> {
-    match outcome? {
-        RunOutcome::Failed { fault } => Some(fault.message.clone()),
-        _ => None,
-    }
-}
-
-/// The state of a task, in the words of A2A.
-fn state_of(row: &RunRow) -> &'static str {
-    match row.status {
-        RunStatus::Pending | RunStatus::Queued => "submitted",
-        RunStatus::Running => "working",
-        RunStatus::Interrupted => "input-required",
-        RunStatus::Completed => "completed",
-        RunStatus::Cancelled => "canceled",
-        _ => "failed",
-    }
 }
 
 impl Platform for HostedAgents {
@@ -624,7 +539,7 @@ impl Platform for HostedAgents {
                 false => json!({"plans": found.plans, "deliverables": found.deliverables}),
             };
             value["conversation"] = shown(&found.conversation);
-            value["tasks"] = self.tasks(who, thread).await?.into();
+            value["tasks"] = task_list::tasks(&self.runtime, who, thread).await?.into();
             if whole {
                 let state = self.runtime.state(who, thread).await;
                 value["messages"] =

@@ -152,3 +152,32 @@ fn new_definitions_and_checks_use_the_configured_folder() {
     let checked = home.weft(&["agents", "check"]);
     assert!(checked.out.starts_with("writer  context  "), "{checked:?}");
 }
+
+/// Contents of models and tools cannot steer the terminal.
+#[test]
+fn contents_are_printed_without_control_characters() {
+    let home = Home::new();
+    home.weft(&["agents", "new", "writer"]);
+    let payload = json!({"title": "T", "content": "a\u{1b}[2Jb\u{202e}c"}).to_string();
+    let args = ["--model", "scripted", "agents", "run", "writer", "--conversation", "c"];
+    let create = ["--mode", "build", "--action", "create", "--payload", &payload, "--json"];
+    let made = home.weft(&[&args[..], &create].concat());
+    let made: Value = serde_json::from_str(&made.out).expect("JSON");
+    let id = made["content"]["id"].as_str().expect("an id");
+    let shown = home.weft(&["deliverables", "c", id]);
+    assert_eq!(shown.out, "a\\u{1b}[2Jb\\u{202e}c\n");
+}
+
+/// The flag is for all agents, so that nothing is paid where a test model was asked for.
+#[test]
+fn the_flag_of_the_model_is_used_in_place_of_that_of_the_definition() {
+    let home = Home::new();
+    home.weft(&["agents", "new", "writer"]);
+    let text = "type: context\nllm: {provider: openai, model: gpt-4o-mini}\n";
+    std::fs::write(home.path("agents/writer/agent.yaml"), text).expect("written");
+    std::fs::remove_file(home.path("agents/writer/context.md")).expect("removed");
+    let came = home.weft(&["--model", "scripted", "agents", "run", "writer", "Hello"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let without = home.weft(&["agents", "run", "writer", "Hello"]);
+    assert_ne!(without.status, Some(0), "{without:?}");
+}
