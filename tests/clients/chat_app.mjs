@@ -50,9 +50,13 @@ function converted({ id, role, parts, metadata }) {
   return { id, role, content, status, metadata: { steps } };
 }
 
+/** Whether the server has answered with the history. */
+let isRead = false;
+
 const history = {
   async load() {
     const response = await original(`${url}/chat/${agent}/${thread}`);
+    isRead = true;
     if (!response.ok) return { messages: [] };
     const messages = (await response.json()).map(converted);
     return { ...ExportedMessageRepository.fromArray(messages), unstable_resume: messages.at(-1)?.role === "user" };
@@ -81,6 +85,13 @@ function AuiMessage() {
     h(MessagePrimitive.Parts, { components: { Text, tools: { Fallback: AuiCall } } }));
 }
 
+/** The input, once the history is read: assistant-ui drops a message that is sent before. */
+function AuiInput() {
+  const isLoading = useAuiState((state) => state.thread.isLoading);
+  if (isLoading || !isRead) return null;
+  return h(ComposerPrimitive.Root, null, h(ComposerPrimitive.Input, { id: "say" }), h(ComposerPrimitive.Send, { id: "send" }, "send"));
+}
+
 function Aui() {
   const runtime = useDataStreamRuntime({
     api, body: { threadId: thread }, unstable_humanToolNames: HUMAN, maxSteps: 1000, adapters: { history },
@@ -88,7 +99,7 @@ function Aui() {
   });
   return h(AssistantRuntimeProvider, { runtime }, h(ThreadPrimitive.Root, null,
     h(ThreadPrimitive.Messages, { components: { Message: AuiMessage } }),
-    h(ComposerPrimitive.Root, null, h(ComposerPrimitive.Input, { id: "say" }), h(ComposerPrimitive.Send, { id: "send" }, "send"))));
+    h(AuiInput)));
 }
 
 // The AI SDK.

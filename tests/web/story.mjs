@@ -229,6 +229,7 @@ async function a_question_outlives_the_server_and_threads_are_found_and_deleted(
   const { thread } = page;
   await page.choose("Delete");
   await page.page.getByText("No thread fits.").waitFor();
+  await page.page.getByRole("heading", { name: "What can an agent do for you?" }).waitFor();
   // Another message does not end the time for the undo.
   await page.page.locator('input[type="file"]').setInputFiles({ name: "notes.bin", mimeType: "application/octet-stream", buffer: Buffer.from([0xff, 0xfe]) });
   await page.page.getByText("notes.bin is neither a text nor an image of type PNG, JPEG, GIF or WebP.").waitFor();
