@@ -104,9 +104,8 @@ impl Tools {
     ///
     /// The id of the call is [`Ctx::tool_call_id`]: taken when this function is called, not when the
     /// future is polled. It is the same when the task is executed again, so that a recorded call is
-    /// not made twice; with [`Durability::Exit`](weftwork_types::run::Durability::Exit), a run whose
-    /// process died begins again with other ids. A call that needs approval, `ask_human`, and a tool that asks interrupt the node like
-    /// [`Ctx::ask`], and are repeated from its first line.
+    /// not made twice. A call that needs approval, `ask_human`, and a tool that asks interrupt the
+    /// node like [`Ctx::ask`], and are repeated from its first line.
     ///
     /// The value of the result is the whole one, as a model reads it: over the size limit of the
     /// runner it is cut. A node that puts it into the state shows it. To show the declared members
