@@ -2,7 +2,7 @@
 
 use super::Runner;
 use crate::agent::{Agent, system, warn};
-use crate::call::{CallEnd, ReadyCall, call_all, results_of};
+use crate::call::{ReadyCall, ToolCalled, call_all, results_of};
 use crate::definition::AgentType;
 use crate::mode::{RequestError, payload_of};
 use crate::records::{ContentFormat, NewVersion, RecordKind};
@@ -50,12 +50,8 @@ async fn build(
     if ready.is_empty() {
         ready.push(select(&agent, &specs, asked, &ctx).await?);
     }
-    let ends = call_all(&agent, &tools, &ready).await?;
-    let shown = |(call, end): (&ReadyCall, &CallEnd)| {
-        Ok(end.shown(&call.tool, &tools.shown_args(&call.tool, &call.arguments)?))
-    };
-    let called = ready.iter().zip(&ends).map(shown).collect::<NodeResult<_>>()?;
-    let done = match results_of(&ends) {
+    let called = call_all(&agent, &tools, &ready).await?;
+    let done = match results_of(&called) {
         Ok(results) => deliver(&agent, &payload, &ready, &results, &ctx).await,
         Err(failure) => Err(failure.into()),
     };
@@ -68,8 +64,8 @@ async fn build(
             (agent.failed_answer(Mode::Build, &failure), text)
         }
     };
-    answer["metadata"]["tools"] = Value::Array(called);
-    if ends.iter().any(CallEnd::is_cut) {
+    answer["metadata"]["tools"] = called.iter().map(ToolCalled::shown).collect();
+    if called.iter().any(ToolCalled::is_cut) {
         warn(&mut answer, "the result of a tool is longer than a deliverable may be, and was cut");
     }
     let message = Message::text(ctx.message_id(), Role::Assistant, text);

@@ -229,6 +229,22 @@ async fn an_answer_is_taken_by_the_version_that_asked() {
     assert_eq!(answer(&ended.expect("runs"))["content"], json!(3));
 }
 
+/// The answer has the arguments with which a tool was called, and not those that were asked for.
+#[tokio::test]
+async fn an_answer_has_the_arguments_that_a_person_edited() {
+    let definition = "type: tool\ntools: [math/add]\nrequires_confirmation: [math/add]\n";
+    let bench = Bench::new([agent("sums", definition)], []).await;
+    let thread = bench.thread("sums", "t");
+    let input = json!({"payload": {"tool": "math/add", "arguments": {"a": 1, "b": 2}}});
+    let waiting = thread.start(input).await.expect("runs");
+    let edited = waiting.questions()[0].edit(json!({"a": 40, "b": 2}));
+    let ended = thread.answer(edited).await.expect("runs");
+    let answer = answer(&ended);
+    assert_eq!(answer["content"], json!(42));
+    let called = json!([{"tool": "math/add", "arguments": {"a": 40, "b": 2}, "result": 42}]);
+    assert_eq!(answer["metadata"]["tools"], called);
+}
+
 /// A source that hangs and one that fails cost no more than their deadline, and themselves.
 #[tokio::test]
 async fn sources_are_fetched_together_and_those_that_fail_are_named() {
