@@ -55,6 +55,15 @@ impl ToolCalled {
         members.len() == 2 && members.contains_key("cut") && members.contains_key("beginning")
     }
 
+    /// The result of the call, or its failure.
+    pub(crate) fn result(&self) -> Result<Value, Fault> {
+        match &self.end {
+            CallEnd::Done(result) => Ok(result.clone()),
+            CallEnd::Failed(fault) => Err(fault.clone()),
+            CallEnd::NotMade => Ok(Value::Null),
+        }
+    }
+
     fn has_failed(&self) -> bool {
         matches!(self.end, CallEnd::Failed(_))
     }
@@ -100,7 +109,7 @@ pub(crate) async fn call_all(
 }
 
 /// Makes a call. An open question stops the node.
-fn call_one<'t>(
+pub(crate) fn call_one<'t>(
     tools: &'t Tools,
     call: &ReadyCall,
 ) -> impl Future<Output = NodeResult<ToolCalled>> + Send + use<'t> {

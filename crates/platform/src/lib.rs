@@ -10,6 +10,8 @@ mod budget;
 mod call;
 mod context;
 mod definition;
+mod deliver;
+mod function_host;
 mod mode;
 mod platform;
 pub mod records;
@@ -22,13 +24,14 @@ mod versions;
 pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
     Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
-    ExternalProtocol, ExternalTransport, FileText, FunctionTransport, HealthCheck, Llm, Location,
-    Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, RunBudget, Source,
-    SourceKind, ToolMode, Transport, TransportKind, diff_lines, read_definition, read_definitions,
-    read_folder, schema,
+    ExternalProtocol, ExternalTransport, FileText, FunctionTransport, Grant, HealthCheck, Llm,
+    Location, Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, RunBudget,
+    Source, SourceKind, ToolMode, Transport, TransportKind, diff_lines, read_definition,
+    read_definitions, read_folder, schema,
 };
 pub use mode::RequestError;
 pub use platform::HostedAgents;
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};
 pub use versions::VersionInfo;
+pub use weftwork_sandbox::Sandbox;

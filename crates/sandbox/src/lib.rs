@@ -27,7 +27,9 @@
 //! # }
 //! ```
 
+#[cfg(feature = "process")]
 mod child;
+#[cfg(feature = "process")]
 #[doc(hidden)]
 pub mod probe {
     //! The layers of the confinement one by one, for tests.
@@ -40,6 +42,7 @@ mod limits;
 mod message;
 mod sandbox;
 
+#[cfg(feature = "process")]
 pub use child::main;
 pub use error::{LimitKind, SandboxError};
 pub use host::{Host, HostError, NoHost};

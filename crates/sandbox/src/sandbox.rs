@@ -21,7 +21,7 @@ use weftwork_types::port::Clock;
 const GRACE: Duration = Duration::from_millis(250);
 
 /// A program whose processes execute code.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sandbox {
     program: PathBuf,
     args: Vec<OsString>,

@@ -1,9 +1,9 @@
 //! The side of the process.
 
 pub(crate) mod confine;
+mod pipe;
 mod script;
 
-use crate::frame;
 use crate::message::{FromProcess, Script, ToProcess};
 use std::io::{self, Stdin, Stdout};
 use std::process::ExitCode;
@@ -28,11 +28,11 @@ struct Pipes {
 
 impl Pipes {
     fn send(&mut self, message: &FromProcess) -> io::Result<()> {
-        frame::write(&mut self.to, message)
+        pipe::write(&mut self.to, message)
     }
 
     fn receive(&mut self) -> io::Result<ToProcess> {
-        Ok(serde_json::from_slice(&frame::read(&mut self.from)?)?)
+        Ok(serde_json::from_slice(&pipe::read(&mut self.from)?)?)
     }
 }
 

@@ -1,8 +1,7 @@
 //! The code itself.
 
-use super::Pipes;
+use super::{Pipes, pipe};
 use crate::error::LimitKind;
-use crate::frame;
 use crate::host::HostError;
 use crate::message::{FromProcess, Script, ScriptFailure, ToProcess};
 use rquickjs::context::{EvalOptions, intrinsic};
@@ -262,7 +261,7 @@ fn call_of<'js>(
         calls.made += 1;
         // At once, and not when the code waits: what it emits arrives while it works.
         let message = FromProcess::Call { id, member, args };
-        frame::write(&mut io::stdout(), &message)
+        pipe::write(&mut io::stdout(), &message)
             .map_err(|_| Exception::throw_message(&ctx, "the host is gone"))?;
         calls.waiting.insert(id, Waiting { resolve, reject });
         Ok::<_, rquickjs::Error>(promise)
