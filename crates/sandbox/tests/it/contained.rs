@@ -214,3 +214,25 @@ async fn a_program_that_is_no_sandbox_is_refused() {
     let error = missing.run(&script(""), &NoHost, &clock).await.expect_err("is none");
     assert!(matches!(error, SandboxError::Start(_)), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_200_calls_at_once_half_misbehave_and_the_others_do_not_notice() {
+    let limits =
+        SandboxLimits { timeout_ms: 60_000, memory_bytes: 4 << 20, ..SandboxLimits::default() };
+    let calls = (0..200).map(async |n: u32| {
+        let code = match n % 4 {
+            0 => "function handler() { const a = []; for (;;) a.push('x'.repeat(1e5)) }".to_owned(),
+            1 => "function handler() { const f = () => f(); return f() }".to_owned(),
+            _ => format!("function handler() {{ return {n} * 2 }}"),
+        };
+        (n, run(&Script { limits, ..script(code) }, &NoHost).await)
+    });
+    for (n, ended) in futures_util::future::join_all(calls).await {
+        match (n % 4, ended) {
+            (0, Err(SandboxError::Limit { limit: LimitKind::Memory })) => {}
+            (1, Err(SandboxError::Limit { limit: LimitKind::Stack })) => {}
+            (2 | 3, Ok(value)) => assert_eq!(value, json!(n * 2)),
+            (_, other) => panic!("{n}: {other:?}"),
+        }
+    }
+}

@@ -3,6 +3,7 @@
 
 mod calls;
 mod contained;
+mod corpus;
 #[cfg(target_os = "linux")]
 mod layers;
 mod values;
