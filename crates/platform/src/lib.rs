@@ -34,4 +34,7 @@ pub use platform::HostedAgents;
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};
 pub use versions::VersionInfo;
+
+/// Types of the code of function agents in TypeScript.
+pub const FUNCTION_TYPES: &str = include_str!("function.d.ts");
 pub use weftwork_sandbox::Sandbox;
