@@ -3,10 +3,9 @@
 use crate::clock::millis;
 use crate::error::{NodeError, Stop, cut_off};
 use crate::extract::{CtxSource, FromTask, Reads, TaskInput};
-use crate::journal::OwnCalls;
 use crate::output::NodeResult;
 use crate::run_loop::TaskContext;
-use crate::run_loop::context::{Attempt, AttemptSignals};
+use crate::run_loop::context::{Attempt, AttemptSignals, OwnCalls};
 use std::any::Any;
 use std::cell::OnceCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

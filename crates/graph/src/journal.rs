@@ -2,15 +2,13 @@
 
 mod elsewhere;
 mod key;
-mod own;
 
 use crate::error::{RuntimeError, cut_off};
 use crate::run_loop::call_book::{CallBook, ReuseOrigins};
-use crate::run_loop::context::{Attempt, AttemptSignals, Earlier, TaskContext};
+use crate::run_loop::context::{Attempt, AttemptSignals, Earlier, OwnCalls, TaskContext};
 use crate::run_loop::sync::lock;
 use elsewhere::Inherited;
 use key::Occurrence;
-pub(crate) use own::OwnCalls;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_types::canonical::{Hash, can_be_read_back, first_128};

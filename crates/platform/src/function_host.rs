@@ -1,4 +1,4 @@
-//! What the code of function agents may ask for.
+//! Services for the code of function agents.
 
 use crate::agent::Agent;
 use crate::call::{ReadyCall, ToolCalled, call_one};

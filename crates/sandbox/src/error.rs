@@ -10,7 +10,7 @@ pub enum SandboxError {
         "code cannot be executed here: {missing} is not available ({reason}); function agents need Linux 5.13 or newer with landlock and seccomp"
     )]
     Unavailable {
-        /// What is missing: `landlock`, `seccomp`, `rlimit`, or the system.
+        /// The layer that is missing: `landlock`, `seccomp`, `rlimit`, or the system.
         missing: String,
         /// The reason.
         reason: String,
@@ -41,7 +41,7 @@ pub enum SandboxError {
     /// The process ended without an answer, or sent one that cannot be read.
     #[error("the process of the code ended without an answer: {reason}")]
     Broken {
-        /// What is known of its end.
+        /// All that is known of its end.
         reason: String,
     },
     /// The process cannot be started.

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weftwork_types::BoxFuture;
 
-/// What code may ask for.
+/// A party that answers what code asks for.
 pub trait Host: Send + Sync {
     /// Answers a call of a member of `ctx`. Calls are made in the order in which the code makes them,
     /// may overlap, and are answered in that order too: code that is executed again makes the same

@@ -65,7 +65,7 @@ struct Log {
     lines: List<Value>,
 }
 
-/// What makes the process of a test die: it waits here, so many times.
+/// Deaths of the process of a test: it waits here, so many times.
 #[derive(Debug, Clone, Default)]
 struct Deaths {
     reached: Arc<Notify>,
@@ -145,7 +145,7 @@ fn paying(pays: Pays, paid: &Arc<Paid>, deaths: &Deaths) -> CompiledGraph {
     graph.edge("pay", "wait").build().expect("sound")
 }
 
-/// What the thread of a run had before.
+/// History of a thread before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -176,10 +176,10 @@ where
     deaths.left.store(1, Ordering::SeqCst);
     let mut process = tokio::runtime::Builder::new_multi_thread();
     let process = process.worker_threads(1).enable_all().build().expect("a runtime");
-    let runtime = {
-        let (store, graph) = (Arc::clone(store), graph.clone());
-        process.spawn(async move { open(&store, &graph).await }).await.expect("opens")
-    };
+    let ours = Arc::clone(store);
+    let graph = graph.clone();
+    let opened = process.spawn(async move { open(&ours, &graph).await });
+    let runtime = opened.await.expect("opens");
     let (run, runtime) = process.spawn(begin(runtime)).await.expect("begins");
     deaths.reached.notified().await;
     let worker = runtime.worker().clone();

@@ -122,7 +122,7 @@ async fn script_of(
     })
 }
 
-/// What code returned.
+/// A result of code.
 struct Returned {
     title: Option<String>,
     content: Value,

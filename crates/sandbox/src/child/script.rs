@@ -13,7 +13,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// What code may use: no typed arrays, with which `Atomics` would come, and no proxies and weak
+/// Parts of the language that code may use: no typed arrays, with which `Atomics` would come, and no proxies and weak
 /// references.
 type Intrinsics = (
     intrinsic::Date,
@@ -63,6 +63,7 @@ struct Calls<'js> {
 }
 
 /// Executes code to its end. The outer error is that of the pipes.
+#[expect(clippy::disallowed_methods, reason = "the process has no clock but that of the system")]
 pub(super) fn execute(script: Script, pipes: &mut Pipes) -> io::Result<Outcome<Json>> {
     let engine = || -> rquickjs::Result<(Runtime, Context)> {
         let runtime = Runtime::new()?;

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_weft-sandbox");
 
-/// What code would try that has found a way out of its engine. `seccomp` refuses all of it.
+/// Attempts of code that has found a way out of its engine. `seccomp` refuses all of it.
 const PROBES: [&str; 18] = [
     "read-passwd",
     "read-environment",
@@ -28,7 +28,7 @@ const PROBES: [&str; 18] = [
     "thread",
     "pipe",
 ];
-/// What `landlock`, with the limit of files that goes with it, leaves to `seccomp`.
+/// Attempts that `landlock`, with the limit of files that goes with it, leaves to `seccomp`.
 const SECCOMP_ALONE: [&str; 2] = ["change-folder", "thread"];
 
 fn probe(layers: &str, name: &str) -> Output {
@@ -38,7 +38,7 @@ fn probe(layers: &str, name: &str) -> Output {
     command.args(["probe", layers, name]).arg(folder.path()).output().expect("starts")
 }
 
-/// Whether a probe was refused, or its process ended.
+/// Returns `true` if a probe was refused, or its process ended.
 fn is_refused(output: &Output) -> bool {
     let text = String::from_utf8_lossy(&output.stdout);
     !output.status.success() || text.starts_with("refused")

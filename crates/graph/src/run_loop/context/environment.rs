@@ -1,7 +1,7 @@
 //! The port between the run loop and the environment it runs in.
 
+use super::OwnCalls;
 use super::TaskContext;
-use crate::journal::OwnCalls;
 use crate::run_loop::call_book::CallBook;
 use serde_json::Value as Json;
 use std::sync::Arc;

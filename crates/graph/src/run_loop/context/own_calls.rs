@@ -1,6 +1,6 @@
 //! Calls of tools that a node makes itself.
 
-use crate::run_loop::context::TaskContext;
+use super::TaskContext;
 use crate::run_loop::sync::lock;
 use serde_json::json;
 use std::collections::BTreeMap;
