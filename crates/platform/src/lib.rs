@@ -13,6 +13,7 @@ mod definition;
 mod mode;
 mod platform;
 pub mod records;
+mod rows;
 mod runner;
 mod source;
 mod state;
@@ -25,10 +26,11 @@ pub use definition::{
     ExternalProtocol, ExternalTransport, FileText, FunctionTransport, HealthCheck, Llm, Location,
     Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, RunBudget, Source,
     SourceKind, ToolMode, Transport, TransportKind, diff_lines, read_definition, read_definitions,
-    read_folder, schema,
+    read_folder, read_texts, schema,
 };
 pub use mode::RequestError;
 pub use platform::HostedAgents;
+pub use rows::{Followed, NewRow, RowCondition, RowError, RowWriter};
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};
 pub use versions::VersionInfo;

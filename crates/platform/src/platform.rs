@@ -7,6 +7,7 @@ use crate::records::{
     Records, TITLE_CHARS_MAX, conversations, erase_conversation, export_conversation, find_thread,
     open_conversation, read_conversation,
 };
+use crate::rows::{NewRow, RowCondition, RowError, RowWriter};
 use crate::source::{AGENTS, Agents};
 use crate::task_list;
 use serde_json::{Map, Value, json};
@@ -16,7 +17,7 @@ use weftwork_store::open_questions;
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::message::Message;
-use weftwork_types::port::{AgentSummary, Platform, TaskCaller};
+use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
 use weftwork_types::run::{RunOptions, RunOutcome};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 use weftwork_types::{BoxFuture, Principal, ThreadId};
@@ -553,6 +554,54 @@ impl Platform for HostedAgents {
         Box::pin(async move {
             erase_conversation(&self.records(who), id).await.map_err(|error| error.fault())
         })
+    }
+
+    fn put_definition<'a>(
+        &'a self,
+        who: &'a Principal,
+        new: NewDefinition,
+    ) -> BoxFuture<'a, Result<AgentSummary, DefinitionRefusal>> {
+        Box::pin(async move {
+            let NewDefinition { slug, organization, files, is_new, version } = new;
+            let condition = match version {
+                Some(version) => RowCondition::Version(version),
+                None if is_new => RowCondition::New,
+                None => RowCondition::None,
+            };
+            let by = RowWriter::Client(who.clone());
+            let row = NewRow { slug, organization, files, condition, by };
+            let now = self.runtime.clock().now();
+            let written = self.agents.put_row(&**self.runtime.store(), &row, now).await;
+            Ok(self.agents.summary(&*written.map_err(refusal)?))
+        })
+    }
+
+    fn remove_definition<'a>(
+        &'a self,
+        who: &'a Principal,
+        organization: Option<&'a str>,
+        slug: &'a str,
+    ) -> BoxFuture<'a, Result<(), DefinitionRefusal>> {
+        Box::pin(async move {
+            let now = self.runtime.clock().now();
+            let by = RowWriter::Client(who.clone());
+            let store = &**self.runtime.store();
+            let removed = self.agents.remove_row(store, &by, organization, slug, now).await;
+            removed.map_err(refusal)
+        })
+    }
+}
+
+fn refusal(error: RowError) -> DefinitionRefusal {
+    let text = error.to_string();
+    match error {
+        RowError::Problems { problems } => DefinitionRefusal::Problems {
+            text,
+            problems: problems.iter().map(|problem| json!(problem)).collect(),
+        },
+        RowError::Taken { problem } => DefinitionRefusal::Taken { text, problem: json!(problem) },
+        RowError::Forbidden { .. } => DefinitionRefusal::Forbidden { text },
+        RowError::Store(error) => DefinitionRefusal::Store(error.fault()),
     }
 }
 

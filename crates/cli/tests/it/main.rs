@@ -36,6 +36,7 @@ mod remotes;
 mod runs;
 mod serve;
 mod signals;
+mod stored_definitions;
 mod stores;
 #[cfg(unix)]
 mod teams;

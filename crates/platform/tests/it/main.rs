@@ -11,5 +11,6 @@ mod records_history;
 mod records_merge;
 mod records_races;
 mod requests;
+mod rows;
 mod sound;
 mod wrong;

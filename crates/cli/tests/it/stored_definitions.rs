@@ -1,0 +1,185 @@
+//! Definitions in the store: `weft agents add`, `remove`, `use` and `reload`, and servers that follow.
+
+use crate::home::{Home, PROGRAM};
+use crate::serve::Served;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+const TOKEN: &str = "a-token-of-the-operator";
+
+fn key(token: &str) -> String {
+    format!("x-api-key: {token}\r\n")
+}
+
+fn write(home: &Home, folder: &str, text: &str) {
+    fs::create_dir_all(home.path(folder)).expect("is made");
+    fs::write(home.path(folder).join("agent.yaml"), text).expect("is written");
+}
+
+fn definition(version: &str) -> String {
+    format!("type: context\nversion: {version}\nagent_card: {{description: Of {version}}}\n")
+}
+
+/// Runs a command that succeeds, and returns its output.
+fn done(home: &Home, args: &[&str]) -> String {
+    let came = home.weft(args);
+    assert_eq!(came.status, Some(0), "{args:?}: {came:?}");
+    came.out
+}
+
+/// Asks for an agent until the answer is as expected: servers follow within seconds.
+fn until(served: &Served, slug: &str, expected: impl Fn(u16, &Value) -> bool) {
+    let request = format!("GET /agents/{slug}");
+    loop {
+        let (status, body) = served.send(&request, &key(TOKEN), &json!({}));
+        if expected(status, &body) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn serve(home: &Home, more: &[&str]) -> Served {
+    let args = ["serve", "--listen", "127.0.0.1:0", "--token", TOKEN];
+    Served::start(home, Path::new(PROGRAM), &[&args[..], more].concat()).0
+}
+
+#[test]
+fn a_server_follows_what_commands_change_in_its_store() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    write(&home, "agents/filed", &definition("1.0.0"));
+    let served = serve(&home, &[]);
+    until(&served, "filed", |status, body| status == 200 && body["stored"] == false);
+
+    write(&home, "drafts/golf", &definition("1.0.0"));
+    done(&home, &["agents", "add", "drafts/golf"]);
+    until(&served, "golf", |status, body| status == 200 && body["stored"] == true);
+    write(&home, "drafts/golf", &definition("2.0.0"));
+    done(&home, &["agents", "add", "drafts/golf"]);
+    until(&served, "golf", |_, body| body["semver"] == "2.0.0");
+    done(&home, &["agents", "use", "golf", "1.0.0"]);
+    until(&served, "golf", |_, body| body["semver"] == "1.0.0");
+
+    // Both kinds are seen by all commands.
+    let listed = done(&home, &["agents", "list"]);
+    assert!(listed.contains("agents:filed") && listed.contains("agents:golf"), "{listed}");
+    let shown: Value =
+        serde_json::from_str(&done(&home, &["agents", "show", "golf"])).expect("JSON");
+    assert_eq!(shown["description"], "Of 1.0.0");
+    assert_eq!(done(&home, &["agents", "versions", "golf"]).lines().count(), 3);
+    let diff = done(&home, &["agents", "diff", "golf", "2.0.0"]);
+    assert!(diff.contains("+ version: \"1.0.0\""), "{diff}");
+    assert!(!done(&home, &["agents", "run", "golf", "Hello"]).is_empty());
+
+    // A file is read again when that is requested; one that is broken changes nothing.
+    write(&home, "agents/filed", &definition("2.0.0"));
+    write(&home, "agents/more", "type: context\n");
+    done(&home, &["agents", "reload"]);
+    until(&served, "filed", |_, body| body["semver"] == "2.0.0");
+    write(&home, "agents/filed", "type: contxt\n");
+    write(&home, "agents/other", "type: context\n");
+    let reloaded = home.weft(&["agents", "reload"]);
+    assert_eq!(reloaded.status, Some(1), "{reloaded:?}");
+    assert!(reloaded.out.starts_with("filed/agent.yaml:1:7: W1006"), "{reloaded:?}");
+    until(&served, "other", |status, _| status == 200);
+    until(&served, "filed", |_, body| body["semver"] == "2.0.0");
+
+    done(&home, &["agents", "remove", "golf"]);
+    until(&served, "golf", |status, _| status == 404);
+    assert_eq!(home.weft(&["agents", "remove", "golf"]).status, Some(2));
+}
+
+#[test]
+fn a_definition_is_refused_with_its_lines_and_with_the_file_of_its_name() {
+    let home = Home::new();
+    write(&home, "drafts/golf", "type: context\nllm: {modle: x}\n");
+    let wrong = home.weft(&["agents", "add", "drafts/golf"]);
+    assert_eq!(wrong.status, Some(1), "{wrong:?}");
+    assert!(wrong.out.contains("golf/agent.yaml:2:7: W1004"), "{wrong:?}");
+    write(&home, "drafts/golf", "type: context\n");
+    write(&home, "agents/golf", "type: context\n");
+    let taken = home.weft(&["agents", "add", "drafts/golf"]);
+    assert_eq!(taken.status, Some(1), "{taken:?}");
+    assert!(
+        taken.out.contains("W1009") && taken.out.contains("agents/golf/agent.yaml"),
+        "{taken:?}"
+    );
+    done(&home, &["agents", "add", "drafts/golf", "--org", "acme"]);
+    let listed = done(&home, &["agents", "list", "--org", "acme"]);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    let other = home.weft(&["agents", "show", "golf", "--org", "other"]);
+    assert_eq!(other.status, Some(2), "{other:?}");
+    let shown = done(&home, &["agents", "show", "golf", "--org", "acme"]);
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    assert_eq!(shown["organization"], "acme");
+
+    // The file comes second: the commands and the servers say it.
+    fs::remove_dir_all(home.path("agents/golf")).expect("removed");
+    done(&home, &["agents", "add", "drafts/golf"]);
+    write(&home, "agents/golf", "type: context\n");
+    let listed = home.weft(&["agents", "list"]);
+    assert!(listed.errors.contains("golf/agent.yaml:1:1: W1009"), "{listed:?}");
+    assert!(listed.errors.contains("the row `golf` of the store"), "{listed:?}");
+}
+
+#[test]
+fn clients_change_the_definitions_of_their_organisation_with_the_right_admin() {
+    let home = Home::new().set("WEFT_MODEL", "scripted").set("WEFT_STORE", "memory");
+    let add = |subject: &str, org: &str, rights: &str| {
+        let args = ["keys", "add", "keys", "--subject", subject, "--org", org, "--rights", rights];
+        done(&home, &args).trim().to_owned()
+    };
+    let admin = add("ada", "acme", "read,admin");
+    let reader = add("bob", "acme", "read,run");
+    let other = add("eve", "other", "read,run,approve,admin");
+    let served = serve(&home, &["--keys", "keys"]);
+    let send = |request: &str, token: &str, body: Value| served.send(request, &key(token), &body);
+    let files = |text: &str| json!({"files": {"agent.yaml": text}});
+    let own = "slug: golf\norganization: acme\ntype: context\n";
+    let global = "slug: golf\ntype: context\ncontext: All.\n";
+
+    for (request, token, body, status) in [
+        ("POST /agents", reader.as_str(), files(own), 403),
+        ("POST /agents", &admin, files(global), 403),
+        ("POST /agents", &other, files(own), 403),
+        ("POST /agents", &admin, files("slug: golf\norganization: acme\ntype: contxt\n"), 422),
+        ("POST /agents", &admin, files("slug: golf\norganization: acme\ntype: context\n"), 201),
+        ("POST /agents", &admin, files(own), 409),
+        (
+            "PUT /agents/golf",
+            &admin,
+            files("organization: acme\ntype: context\nversion: 2.0.0\n"),
+            200,
+        ),
+        ("PUT /agents/tennis", &admin, files(own), 422),
+        ("POST /agents", TOKEN, files(global), 201),
+        ("DELETE /agents/golf", &admin, json!({}), 403),
+        ("DELETE /agents/golf?organization=acme", &other, json!({}), 403),
+        ("DELETE /agents/golf?organization=acme", &reader, json!({}), 403),
+    ] {
+        let (found, answer) = send(request, token, body);
+        assert_eq!(found, status, "{request}: {answer}");
+    }
+    let (_, wrong) = send("PUT /agents/golf", &admin, files("organization: acme\ntype: contxt\n"));
+    let problem = &wrong["problems"][0];
+    assert_eq!(
+        json!([problem["code"], problem["line"], problem["column"]]),
+        json!(["W1006", 2, 7])
+    );
+    assert_eq!(problem["nearest"], "context");
+    let late = json!({"files": {"agent.yaml": "organization: acme\ntype: context\n"}, "version": "0123456789"});
+    assert_eq!(send("PUT /agents/golf", &admin, late).0, 409);
+
+    let seen = |token: &str| send("GET /agents/golf", token, json!({})).1;
+    assert_eq!(
+        (&seen(&reader)["semver"], &seen(&reader)["organization"]),
+        (&json!("2.0.0"), &json!("acme"))
+    );
+    assert_eq!(seen(&other)["organization"], Value::Null);
+    assert_eq!(send("DELETE /agents/golf?organization=acme", &admin, json!({})).0, 204);
+    assert_eq!(seen(&reader)["organization"], Value::Null);
+    assert_eq!(send("DELETE /agents/golf", TOKEN, json!({})).0, 204);
+    assert_eq!(send("GET /agents/golf", &reader, json!({})).0, 404);
+    assert_eq!(send("DELETE /agents/golf", TOKEN, json!({})).0, 404);
+}
