@@ -15,6 +15,7 @@ mod documents;
 mod home;
 mod instances;
 mod keys;
+mod killed_builds;
 mod left_behind;
 #[cfg(unix)]
 mod left_open;

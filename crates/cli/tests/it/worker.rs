@@ -162,3 +162,37 @@ fn a_worker_needs_a_store_that_others_use() {
     assert_eq!(came.status, Some(2), "{came:?}");
     assert!(came.errors.contains("a worker needs a store"), "{came:?}");
 }
+
+/// A run whose agent cannot be built here stays for others, and is not named by each look for runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_of_agents_that_cannot_be_built_do_not_fill_the_log() {
+    let (sender, mut asked) = tokio::sync::mpsc::unbounded_channel();
+    let model = weftwork_testkit::LoopbackServer::start(move |_, _| {
+        sender.send(()).expect("the test is there");
+        weftwork_testkit::Reply::nothing().hang()
+    });
+    let model = model.await.expect("a server");
+    let home = Home::new().provider(&model.url("/v1"));
+    std::fs::create_dir_all(home.path("agents/golf")).expect("is made");
+    let text = "type: context\nllm: {provider: fake, model: desk}\n";
+    std::fs::write(home.path("agents/golf/agent.yaml"), text).expect("is written");
+    let mut child = home.command(&["agents", "run", "golf", "Hello"]).spawn().expect("it starts");
+    asked.recv().await.expect("is asked");
+    child.kill().expect("it is there");
+    child.wait().expect("it ends");
+    // This process has no such provider.
+    let home = home.config("model = \"scripted\"\n");
+    tokio::task::block_in_place(|| {
+        let mut worker = Worker::start(&home, &["--grace", "1s"]);
+        for thread in ["t1", "t2", "t3"] {
+            let mut killed = waiting_on(&home, thread);
+            killed.kill().expect("it is there");
+            killed.wait().expect("it ends");
+            assert_eq!(worker.line()["thread"], thread, "the others are taken over");
+        }
+        worker.terminate();
+        let came = worker.end();
+        assert!(came.errors.lines().count() < 12, "{came:?}");
+        assert!(!came.errors.contains("WARN"), "{came:?}");
+    });
+}
