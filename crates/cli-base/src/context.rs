@@ -110,8 +110,22 @@ impl CommandContext {
         moved
     }
 
-    /// Says which definitions of agents have problems.
+    /// Says that an agent of the program has the slug of a definition.
+    pub fn note_name(&self, slug: &str) {
+        let of_program = self.agents.iter().find(|of| !of.is_defined() && of.name() == slug);
+        if let Some(agent) = of_program {
+            self.terminal.note(format_args!(
+                "warning: the slug {slug} is also the name of the agent {}, which commands and clients get by it; ask the definition by `weft agents run {slug}` or as `agents:{slug}`, or choose another slug",
+                agent.id()
+            ));
+        }
+    }
+
+    /// Says which definitions of agents have problems, or the name of another agent.
     pub fn note_problems(&self) {
+        for agent in self.agents.iter().filter(|agent| agent.is_defined()) {
+            self.note_name(agent.name());
+        }
         for file in &self.broken_definitions {
             self.terminal.note(format_args!(
                 "the definition {file} has problems; its last version in the store is used, if there is one; `weft agents check` shows the problems"

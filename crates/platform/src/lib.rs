@@ -18,6 +18,7 @@ mod runner;
 mod source;
 mod state;
 mod task_list;
+mod turns;
 mod versions;
 
 pub use definition::{

@@ -68,7 +68,7 @@ struct Inner {
 }
 
 /// An organisation, `None` for all, and a slug.
-type Name = (Option<String>, String);
+pub(crate) type Name = (Option<String>, String);
 
 /// The definitions of a program.
 #[derive(Debug, Default)]
@@ -176,7 +176,7 @@ pub(crate) fn describe_row(folder: &DefinitionFolder) -> String {
     }
 }
 
-fn name_of(folder: &DefinitionFolder) -> Name {
+pub(crate) fn name_of(folder: &DefinitionFolder) -> Name {
     (folder.definition.organization.clone(), folder.slug.clone())
 }
 

@@ -183,3 +183,67 @@ fn clients_change_the_definitions_of_their_organisation_with_the_right_admin() {
     assert_eq!(send("GET /agents/golf", &reader, json!({})).0, 404);
     assert_eq!(send("DELETE /agents/golf", TOKEN, json!({})).0, 404);
 }
+
+/// The agent of the program has the name, and the definition its id; both are asked.
+#[test]
+fn a_slug_of_a_built_in_agent_is_warned_of_and_the_built_in_agent_has_it() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    write(&home, "agents/desk", &definition("1.0.0"));
+    write(&home, "agents/other", &definition("1.0.0"));
+    let checked = home.weft(&["agents", "check"]);
+    assert_eq!(checked.status, Some(0), "{checked:?}");
+    let warnings: Vec<_> = checked.errors.lines().filter(|line| line.contains("warning")).collect();
+    assert_eq!(warnings.len(), 1, "{checked:?}");
+    assert!(warnings[0].contains("the slug desk is also the name of the agent builtin:desk"));
+    let served = serve(&home, &[]);
+    let send = |request: &str, body: Value| served.send(request, &key(TOKEN), &body).1;
+    for assistant in ["desk", "agents:desk"] {
+        let thread = send("POST /threads", json!({}))["thread_id"].as_str().map(str::to_owned);
+        let thread = thread.expect("an id");
+        let input = json!({"messages": [{"role": "user", "content": "Hello"}]});
+        let run = json!({"assistant_id": assistant, "input": input});
+        send(&format!("POST /threads/{thread}/runs/wait"), run);
+        let found = send(&format!("GET /threads/{thread}"), json!({}));
+        let found = found["metadata"]["graph_id"].as_str().unwrap_or_default();
+        assert_eq!(found.split('@').next(), Some(assistant));
+        let shown = done(&home, &["threads", "state", &thread, "--full"]);
+        let has_mode = shown.contains("\"answer\"");
+        assert_eq!(has_mode, assistant == "agents:desk", "{assistant}: {shown}");
+    }
+    // By slug, the definition alone is asked.
+    let asked = send("POST /agents/desk/tasks", json!({"userMessage": "Hello"}));
+    assert_eq!((&asked["success"], &asked["metadata"]["agent"]), (&json!(true), &json!("desk")));
+    let asked = home.weft(&["agents", "run", "desk", "--json", "Hello"]);
+    let asked: Value = serde_json::from_str(&asked.out).expect("JSON");
+    assert_eq!(asked["metadata"]["agent"], "desk");
+}
+
+/// A refused request makes nothing, and has the status of wrong input; a run that fails has another one.
+#[test]
+fn refused_requests_leave_no_conversation_and_have_a_status_of_their_own() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let text = "type: context\ninput_schema: {required: [topic]}\ndeliverable: {format: json, schema: {type: object}}\n";
+    write(&home, "agents/golf", text);
+    let ask = |more: &[&str]| {
+        home.weft(&[&["agents", "run", "golf", "--conversation", "c"][..], more].concat())
+    };
+    let create = |content: &str| {
+        let payload = json!({"content": content}).to_string();
+        ask(&["--mode", "build", "--action", "create", "--payload", &payload])
+    };
+    for (refused, code) in [
+        (ask(&["--mode", "dance", "Hello"]), "W1030"),
+        (ask(&["--mode", "build", "--action", "jump"]), "W1032"),
+        (ask(&["--mode", "build", "Hello"]), "W1033"),
+        (ask(&[""]), "W1033"),
+        (home.weft(&["agents", "run", "glof", "Hello"]), "W0704"),
+    ] {
+        assert_eq!(refused.status, Some(2), "{refused:?}");
+        assert!(refused.errors.contains(code), "{code}: {refused:?}");
+    }
+    let wrong = create("no JSON");
+    assert!(wrong.errors.contains("W1024"), "{wrong:?}");
+    assert_eq!(home.weft(&["conversations", "list"]).out.lines().count(), 1);
+    assert_eq!(create("{}").status, Some(0));
+    assert_eq!(home.weft(&["conversations", "list"]).out.lines().count(), 2);
+}

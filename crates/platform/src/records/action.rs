@@ -1,6 +1,7 @@
 //! Actions of people on records.
 
 use super::Result;
+use super::cache::RecordCache;
 use super::check::Form;
 use super::error::{Changed, MergeConflicts, RecordError};
 use super::merge::merge_contents;
@@ -26,6 +27,7 @@ pub struct Records<'a> {
     pub(super) store: &'a dyn Store,
     pub(super) who: &'a Principal,
     now: Timestamp,
+    cache: Option<&'a RecordCache>,
 }
 
 impl std::fmt::Debug for Records<'_> {
@@ -61,7 +63,13 @@ impl<'a> Records<'a> {
     /// Creates the view of a principal at a time.
     #[must_use]
     pub fn new(store: &'a dyn Store, who: &'a Principal, now: Timestamp) -> Self {
-        Self { store, who, now }
+        Self { store, who, now, cache: None }
+    }
+
+    /// Lets reads of single records begin with what this process read before.
+    #[must_use]
+    pub fn cached(self, cache: &'a RecordCache) -> Self {
+        Self { cache: Some(cache), ..self }
     }
 
     /// Creates a record with its first version. Its thread counts as changed.
@@ -105,9 +113,31 @@ impl<'a> Records<'a> {
     /// # Errors
     /// [`StoreError::NotFound`] if it does not exist or belongs to another subject.
     pub async fn read(&self, at: &RecordRef) -> Result<Record> {
-        let rows = self.rows(SequenceQuery::of(at.sequence(), 0)).await?;
-        let found = Record::read(at, &rows)?.filter(|record| record.subject == self.who.subject);
+        let found = self.read_of_all(at).await?;
+        let found = found.filter(|record| record.subject == self.who.subject);
         found.ok_or_else(|| at.missing())
+    }
+
+    /// Reads a record of any subject: all its events, or those after the ones that this process has read.
+    async fn read_of_all(&self, at: &RecordRef) -> Result<Option<Record>> {
+        let org = &self.who.org;
+        let known = self.cache.and_then(|cache| Some((cache, cache.revision(org, at)?)));
+        if let Some((cache, revision)) = known {
+            let query = SequenceQuery::of(at.sequence(), revision.saturating_sub(1));
+            let rows = self.rows(query).await?;
+            if let Some(record) = cache.with_later(org, at, &rows) {
+                if let Some(newest) = rows.last().filter(|row| row.version > revision) {
+                    cache.put(org, &record, newest);
+                }
+                return Ok(Some(record));
+            }
+        }
+        let rows = self.rows(SequenceQuery::of(at.sequence(), 0)).await?;
+        let record = Record::read(at, &rows)?;
+        if let (Some(cache), Some(record), Some(newest)) = (self.cache, &record, rows.last()) {
+            cache.put(org, record, newest);
+        }
+        Ok(record)
     }
 
     /// Returns a version with its content; `None` for the current one.

@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod agents;
+mod amounts;
 mod bench;
 mod folders;
 mod records;

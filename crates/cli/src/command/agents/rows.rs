@@ -33,6 +33,7 @@ pub(super) async fn add(
     let written = agents.put_row(&**store, &row, *now).await;
     match written {
         Ok(written) => {
+            context.note_name(&written.slug);
             let of = org.map(|org| format!(" of organisation {org}")).unwrap_or_default();
             terminal.line(format_args!(
                 "agent {}{of} in version {}",
