@@ -15,6 +15,7 @@ mod platform;
 pub mod records;
 mod rows;
 mod runner;
+mod skills;
 mod source;
 mod state;
 mod task_list;

@@ -7,6 +7,7 @@ use crate::mode::RequestError;
 use crate::records::{CONTENT_BYTES_MAX, ContentFormat, Form, RecordError, RecordKind};
 use crate::rows::Seen;
 use crate::runner;
+use crate::skills::Skill;
 use crate::versions::Chosen;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -422,9 +423,6 @@ impl Agents {
         let slug = || folder.slug.clone();
         let unknown = || RequestError::AgentType { name: definition.agent_type.name().to_owned() };
         let runner = runner::find(definition.agent_type).ok_or_else(unknown)?;
-        if !definition.skills.is_empty() {
-            return Err(RequestError::NotBuilt { what: "skills" }.into());
-        }
         let open = |llm: &crate::definition::Llm| {
             (services.open_model)(&format!("{}:{}", llm.provider, llm.model))
                 .map_err(|source| AgentProblem::Model { agent: slug(), source: Box::new(source) })
@@ -453,6 +451,7 @@ impl Agents {
             definition: definition.clone(),
             context,
             files: folder.files.clone(),
+            skills: Skill::all(&definition.skills, &folder.files),
             model,
             input,
             output,

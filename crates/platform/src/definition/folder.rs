@@ -5,6 +5,7 @@ use super::problem::{Location, Problem, ProblemKind};
 use super::schema::path_of;
 use super::yaml::{FILE_BYTES_MAX, Node};
 use super::{Beside, Read, Usual, read, sorted};
+use crate::skills::Skill;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -31,7 +32,7 @@ pub struct DefinitionFolder {
     pub slug: String,
     /// The definition, with the contents of the files beside it.
     pub definition: Definition,
-    /// Files that its sources name.
+    /// Files that its sources and skills name.
     pub files: Vec<FileText>,
     /// Hash of the definition with the contents of the files beside it. Comments, the order of keys
     /// and the slug are no part of it.
@@ -313,7 +314,7 @@ fn read_definition_files(
     })
 }
 
-/// Reads the files that the sources of a definition name.
+/// Reads the files that the sources and the skills of a definition name.
 fn read_files(
     all: Files<'_>,
     definition: &Definition,
@@ -336,6 +337,36 @@ fn read_files(
                     problems.push(Problem { location, path: path_of(&pointer), ..*problem });
                 }
             }
+        }
+    }
+    let mut names = BTreeSet::new();
+    for (place, folder) in definition.skills.iter().enumerate() {
+        let pointer = format!("/skills/{place}");
+        let location = node.at(&pointer).map_or(Location::START, |node| node.location);
+        let path = Skill::file(folder);
+        let new = |kind| Problem::new(kind, location).path(path_of(&pointer));
+        let text = match all.read(&path) {
+            Ok(Some(text)) => text,
+            Ok(None) => {
+                let problem = new(ProblemKind::Unreadable).found(&path);
+                problems.push(problem.expected("a folder with a `SKILL.md`"));
+                continue;
+            }
+            Err(problem) => {
+                problems.push(Problem { location, path: path_of(&pointer), ..*problem });
+                continue;
+            }
+        };
+        match Skill::read(&text) {
+            None => problems.push(new(ProblemKind::MissingKey).found(&path).expected(
+                "`name` and `description` as texts in the front matter, between two lines `---`",
+            )),
+            Some(skill) if !names.insert(skill.name.clone()) => problems.push(
+                new(ProblemKind::Twice)
+                    .found(&skill.name)
+                    .expected("a name that no other skill has"),
+            ),
+            Some(_) => files.push(FileText { path, text }),
         }
     }
     if problems.is_empty() { Ok(files) } else { Err(problems) }

@@ -96,6 +96,15 @@ impl Rules<'_> {
                 self.report(ProblemKind::TypeMismatch, pointer, expected);
             }
         }
+        if !definition.skills.is_empty() && of != AgentType::Context {
+            let expected = "the type `context`, or no skills";
+            self.report(ProblemKind::TypeMismatch, "/skills", expected);
+        }
+        for (place, skill) in definition.skills.iter().enumerate() {
+            if definition.skills[..place].contains(skill) {
+                self.report(ProblemKind::Twice, &format!("/skills/{place}"), "each skill once");
+            }
+        }
         if definition.tool_mode.is_some() && definition.tools.is_none() {
             self.report(ProblemKind::TypeMismatch, "/tool_mode", "the key `tools` beside it");
         }
