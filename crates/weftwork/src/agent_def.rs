@@ -46,17 +46,6 @@ impl AgentDef {
         Self { is_defined: true, ..Self::new(id, make) }
     }
 
-    /// The agent of a definition that an app finds in its store. It cannot be compiled without the app.
-    #[cfg(feature = "platform")]
-    #[must_use]
-    pub fn of_row(slug: &str) -> Self {
-        let text = format!("agent {slug} is a row of the store, which an app reads");
-        let make = move |_| -> Result<CompiledGraph, InvalidGraph> {
-            Err(InvalidGraph::new(weftwork_types::ErrorCode("W1035"), text.clone()))
-        };
-        Self::defined(&format!("{}{slug}", weftwork_platform::AGENTS), make)
-    }
-
     /// Returns `true` if the agent is defined in a file or a row: its graph has versions, and organisations may
     /// have their own.
     #[must_use]

@@ -9,7 +9,6 @@ use std::fs::File;
 use std::io::{Read, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use weftwork::AgentDef;
 use weftwork::graph::SystemClock;
 use weftwork::platform::{
     AGENTS, Agents as DefinedAgents, DefinitionFolder, VersionInfo, diff_lines,
@@ -21,6 +20,7 @@ use weftwork::types::port::{Clock as _, Platform as _, TaskCaller};
 use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::task::{Payload, TaskRequest};
 use weftwork::types::{OrgId, Principal, Timestamp};
+use weftwork::{AgentDef, find_agent};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, RunSettings};
 use weftwork_cli_base::exit::Exit;
@@ -92,8 +92,8 @@ async fn list(org: Option<&str>, context: &CommandContext) -> Result<Exit, CliEr
 /// Returns the agent with a slug, which must be defined in a file.
 fn find<'a>(slug: &str, context: &'a CommandContext) -> Result<&'a AgentDef, CliError> {
     // An agent of the program may have the name too.
-    let defined = context.agent(&format!("{AGENTS}{slug}"));
-    let agent = defined.or_else(|_| context.agent(slug))?;
+    let defined = find_agent(&context.agents, &format!("{AGENTS}{slug}"));
+    let agent = defined.or_else(|_| find_agent(&context.agents, slug))?;
     if agent.is_defined() {
         return Ok(agent);
     }

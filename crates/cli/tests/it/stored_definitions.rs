@@ -1,5 +1,6 @@
 //! Definitions in the store: `weft agents add`, `remove`, `use` and `reload`, and servers that follow.
 
+use crate::database;
 use crate::home::{Home, PROGRAM};
 use crate::serve::Served;
 use serde_json::{Value, json};
@@ -47,45 +48,54 @@ fn serve(home: &Home, more: &[&str]) -> Served {
 
 #[test]
 fn a_server_follows_what_commands_change_in_its_store() {
-    let home = Home::new().set("WEFT_MODEL", "scripted");
-    write(&home, "agents/filed", &definition("1.0.0"));
-    let served = serve(&home, &[]);
+    server_follows(&Home::new().set("WEFT_MODEL", "scripted"));
+}
+
+#[test]
+fn a_server_follows_what_commands_change_in_its_store_over_postgres() {
+    let home = Home::new().set("WEFT_MODEL", "scripted").set("WEFT_STORE", &database::fresh());
+    server_follows(&home);
+}
+
+fn server_follows(home: &Home) {
+    write(home, "agents/filed", &definition("1.0.0"));
+    let served = serve(home, &[]);
     until(&served, "filed", |status, body| status == 200 && body["stored"] == false);
 
-    write(&home, "drafts/golf", &definition("1.0.0"));
-    done(&home, &["agents", "add", "drafts/golf"]);
+    write(home, "drafts/golf", &definition("1.0.0"));
+    done(home, &["agents", "add", "drafts/golf"]);
     until(&served, "golf", |status, body| status == 200 && body["stored"] == true);
-    write(&home, "drafts/golf", &definition("2.0.0"));
-    done(&home, &["agents", "add", "drafts/golf"]);
+    write(home, "drafts/golf", &definition("2.0.0"));
+    done(home, &["agents", "add", "drafts/golf"]);
     until(&served, "golf", |_, body| body["semver"] == "2.0.0");
-    done(&home, &["agents", "use", "golf", "1.0.0"]);
+    done(home, &["agents", "use", "golf", "1.0.0"]);
     until(&served, "golf", |_, body| body["semver"] == "1.0.0");
 
     // Both kinds are seen by all commands.
-    let listed = done(&home, &["agents", "list"]);
+    let listed = done(home, &["agents", "list"]);
     assert!(listed.contains("agents:filed") && listed.contains("agents:golf"), "{listed}");
     let shown: Value =
-        serde_json::from_str(&done(&home, &["agents", "show", "golf"])).expect("JSON");
+        serde_json::from_str(&done(home, &["agents", "show", "golf"])).expect("JSON");
     assert_eq!(shown["description"], "Of 1.0.0");
-    assert_eq!(done(&home, &["agents", "versions", "golf"]).lines().count(), 3);
-    let diff = done(&home, &["agents", "diff", "golf", "2.0.0"]);
+    assert_eq!(done(home, &["agents", "versions", "golf"]).lines().count(), 3);
+    let diff = done(home, &["agents", "diff", "golf", "2.0.0"]);
     assert!(diff.contains("+ version: \"1.0.0\""), "{diff}");
-    assert!(!done(&home, &["agents", "run", "golf", "Hello"]).is_empty());
+    assert!(!done(home, &["agents", "run", "golf", "Hello"]).is_empty());
 
     // A file is read again when that is requested; one that is broken changes nothing.
-    write(&home, "agents/filed", &definition("2.0.0"));
-    write(&home, "agents/more", "type: context\n");
-    done(&home, &["agents", "reload"]);
+    write(home, "agents/filed", &definition("2.0.0"));
+    write(home, "agents/more", "type: context\n");
+    done(home, &["agents", "reload"]);
     until(&served, "filed", |_, body| body["semver"] == "2.0.0");
-    write(&home, "agents/filed", "type: contxt\n");
-    write(&home, "agents/other", "type: context\n");
+    write(home, "agents/filed", "type: contxt\n");
+    write(home, "agents/other", "type: context\n");
     let reloaded = home.weft(&["agents", "reload"]);
     assert_eq!(reloaded.status, Some(1), "{reloaded:?}");
     assert!(reloaded.out.starts_with("filed/agent.yaml:1:7: W1006"), "{reloaded:?}");
     until(&served, "other", |status, _| status == 200);
     until(&served, "filed", |_, body| body["semver"] == "2.0.0");
 
-    done(&home, &["agents", "remove", "golf"]);
+    done(home, &["agents", "remove", "golf"]);
     until(&served, "golf", |status, _| status == 404);
     assert_eq!(home.weft(&["agents", "remove", "golf"]).status, Some(2));
 }
@@ -246,4 +256,24 @@ fn refused_requests_leave_no_conversation_and_have_a_status_of_their_own() {
     assert_eq!(home.weft(&["conversations", "list"]).out.lines().count(), 1);
     assert_eq!(create("{}").status, Some(0));
     assert_eq!(home.weft(&["conversations", "list"]).out.lines().count(), 2);
+}
+
+/// Chats, runs and threads of an agent in the store are as those of others.
+#[test]
+fn an_agent_of_the_store_is_run_chatted_with_and_resumed() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    assert_eq!(home.weft(&["run", "golf", "--input", "Hello"]).status, Some(2), "no such agent");
+    write(&home, "drafts/golf", &definition("1.0.0"));
+    done(&home, &["agents", "add", "drafts/golf"]);
+    done(&home, &["run", "golf", "--thread", "t", "--input", "Hello"]);
+    done(&home, &["chat", "golf", "--thread", "c"]);
+    for args in [&["threads", "show", "t"][..], &["threads", "state", "t"]] {
+        assert!(done(&home, args).contains("Hello"), "{args:?}");
+    }
+    // Its threads go on when it was removed, and new ones are refused.
+    done(&home, &["agents", "remove", "golf"]);
+    assert!(done(&home, &["threads", "show", "t"]).contains("Hello"));
+    assert_eq!(home.weft(&["run", "golf", "--input", "Hello"]).status, Some(2));
+    let unknown = home.weft(&["run", "agents:nobody", "--input", "Hello"]);
+    assert_eq!(unknown.status, Some(2), "{unknown:?}");
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json};
 use std::time::Duration;
 use url::Url;
 use weftwork_schema::Checker;
+use weftwork_types::OrgId;
 use weftwork_types::item::Namespace;
 
 /// Reports problems of a definition at the places of its keys.
@@ -50,6 +51,12 @@ impl Rules<'_> {
     }
 
     fn check_version(&mut self) {
+        if let Some(org) = &self.definition.organization
+            && let Err(error) = OrgId::new(org)
+        {
+            let expected = format!("the id of an organisation: {}", error.expected);
+            self.report(ProblemKind::BadValue, "/organization", expected);
+        }
         if let Some(version) = &self.definition.version
             && let Err(error) = semver::Version::parse(version)
         {

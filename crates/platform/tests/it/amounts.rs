@@ -141,4 +141,8 @@ fn texts_without_content_are_refused_at_their_line() {
     ] {
         check(template, "''", false);
     }
+    // `*` stands for all organisations in the store.
+    for org in ["'*'", "a/b", "'a b'"] {
+        check("type: context\norganization: #", org, false);
+    }
 }
