@@ -274,6 +274,8 @@ fn an_agent_of_the_store_is_run_chatted_with_and_resumed() {
     done(&home, &["agents", "remove", "golf"]);
     assert!(done(&home, &["threads", "show", "t"]).contains("Hello"));
     assert_eq!(home.weft(&["run", "golf", "--input", "Hello"]).status, Some(2));
+    let lost = home.weft(&["--store", "memory", "agents", "add", "drafts/golf"]);
+    assert!(lost.status == Some(2) && lost.errors.contains("--store"), "{lost:?}");
     let unknown = home.weft(&["run", "agents:nobody", "--input", "Hello"]);
     assert_eq!(unknown.status, Some(2), "{unknown:?}");
 }

@@ -275,6 +275,12 @@ async fn a_write_reads_as_many_rows_for_hundreds_of_versions_as_for_few() {
     let record = records.edit(&at, &edit(None, "own\n"), &form).await.expect("edits");
     assert_eq!(record.versions.len(), 302);
     assert!(rows.read.load(Ordering::SeqCst) - before <= reads[0] + 2, "{reads:?}");
+
+    // A further record of the thread is none of many versions.
+    let before = rows.read.load(Ordering::SeqCst);
+    records.create(&deliverable("e"), &new("1\n"), &form).await.expect("creates");
+    let read = rows.read.load(Ordering::SeqCst) - before;
+    assert!(read < 100, "{read}");
 }
 
 /// A record that was made again under its id is read anew.

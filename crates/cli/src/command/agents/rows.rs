@@ -10,12 +10,22 @@ use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
 use weftwork_cli_base::terminal::Terminal;
 
+/// Refuses a store that ends with the command.
+fn check_lasting(context: &CommandContext) -> Result<(), CliError> {
+    if context.lasting {
+        return Ok(());
+    }
+    let reason = "the store `memory` ends with this command; set one that lasts with --store";
+    Err(CliError::BadInput { reason: reason.to_owned() })
+}
+
 /// Puts the definition of a folder into the store.
 pub(super) async fn add(
     folder: &Path,
     org: Option<&str>,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
+    check_lasting(context)?;
     let terminal = &context.terminal;
     let read = read_folder(folder).and_then(|read| {
         let files = read.texts().map_err(|problem| vec![*problem])?;
@@ -68,6 +78,7 @@ pub(super) async fn remove(
     org: Option<&str>,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
+    check_lasting(context)?;
     let defined = Definitions::read(org, context).await?;
     let Definitions { agents, store, now, .. } = &defined;
     let removed = agents.remove_row(&**store, &RowWriter::Operator, org, slug, *now).await;
@@ -80,6 +91,7 @@ pub(super) async fn remove(
 
 /// Lets servers read their files again. Those of this configuration are checked first.
 pub(super) async fn reload(context: &CommandContext) -> Result<Exit, CliError> {
+    check_lasting(context)?;
     let read = context.config.read_definitions()?;
     let store = context.store_there()?;
     let requested = Agents::request_reload(&*store, SystemClock::new().now()).await;
