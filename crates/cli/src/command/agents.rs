@@ -183,6 +183,15 @@ impl Defined {
         Ok(Self { all, slug: slug.to_owned(), organization })
     }
 
+    /// The error of a command that needs a current version.
+    fn not_current(&self) -> CliError {
+        let Self { slug, .. } = self;
+        let reason = format!(
+            "agent {slug} has no definition now; `weft agents versions {slug}` lists the versions that the store has"
+        );
+        CliError::BadInput { reason }
+    }
+
     /// A version of the agent, or the current one.
     fn version(&self, version: Option<&str>) -> Result<Arc<DefinitionFolder>, CliError> {
         let Self { all: Definitions { agents, who, .. }, slug, organization } = self;
@@ -190,7 +199,9 @@ impl Defined {
             Some(version) => agents.find_versions(organization.as_deref(), slug, version),
             None => agents.definition(who, slug).into_iter().collect(),
         };
-        let version = version.unwrap_or_default();
+        let Some(version) = version else {
+            return found.into_iter().next().ok_or_else(|| self.not_current());
+        };
         match found.as_slice() {
             [found] => Ok(Arc::clone(found)),
             [] => Err(CliError::BadInput {
@@ -212,9 +223,10 @@ impl Defined {
 }
 
 async fn show(slug: &str, org: Option<&str>, context: &CommandContext) -> Result<Exit, CliError> {
-    let Defined { all, .. } = Defined::open(slug, org, context).await?;
-    let found = all.agents.summaries(&all.who);
+    let defined = Defined::open(slug, org, context).await?;
+    let found = defined.all.agents.summaries(&defined.all.who);
     let agent = found.iter().find(|agent| agent.slug == slug);
+    let agent = agent.ok_or_else(|| defined.not_current())?;
     context.terminal.line(format_args!("{:#}", json!(agent)))?;
     Ok(Exit::Done)
 }

@@ -272,6 +272,11 @@ fn an_agent_of_the_store_is_run_chatted_with_and_resumed() {
     }
     // Its threads go on when it was removed, and new ones are refused.
     done(&home, &["agents", "remove", "golf"]);
+    for args in [&["agents", "show", "golf"][..], &["agents", "diff", "golf", "1.0.0"]] {
+        let refused = home.weft(args);
+        assert_eq!(refused.status, Some(2), "{refused:?}");
+        assert!(refused.errors.contains("agent golf has no definition now"), "{refused:?}");
+    }
     assert!(done(&home, &["threads", "show", "t"]).contains("Hello"));
     assert_eq!(home.weft(&["run", "golf", "--input", "Hello"]).status, Some(2));
     let lost = home.weft(&["--store", "memory", "agents", "add", "drafts/golf"]);
