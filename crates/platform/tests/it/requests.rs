@@ -740,3 +740,28 @@ async fn secret_arguments_of_tool_agents_are_shown_nowhere() {
     assert!(logged.contains("math/weigh"), "calls are logged: {logged}");
     assert!(!logged.contains("CANARY"), "{logged}");
 }
+
+/// A run whose deadline passes while it waits for its turn asks no model.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_deadline_that_passes_while_a_run_waits_ends_it_before_its_first_call() {
+    let text = "type: context\nexecution: {concurrency: 1}\n";
+    let bench = Bench::new([agent("golf", text)], []).await;
+    let (begun, begins) = std::sync::mpsc::channel();
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    bench.during_next(move || {
+        begun.send(()).expect("the test waits");
+        ends.recv().expect("the test goes on");
+        Step::text("First.")
+    });
+    let first = bench.thread("golf", "first").say("Hi").begin().await.expect("begins");
+    tokio::task::block_in_place(|| begins.recv().expect("is called"));
+    let soon = std::time::Duration::from_millis(1);
+    let second = bench.thread("golf", "second").with_deadline(soon).say("Hi");
+    let second = second.begin().await.expect("begins");
+    bench.runtime.clock().sleep(soon * 3).await;
+    end.send(()).expect("the model waits");
+    assert_eq!(first.await.text(), "First.");
+    let outcome = second.await.outcome().clone();
+    assert_eq!(bench.requests().len(), 1, "{outcome:?}");
+    assert!(format!("{outcome:?}").contains("deadline"), "{outcome:?}");
+}
