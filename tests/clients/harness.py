@@ -81,6 +81,36 @@ class Server:
         self.folder.cleanup()
 
 
+class Definitions:
+    """`weft serve` with an agent of the folder `agents` and the embedded model."""
+
+    def __init__(self, slug):
+        self.folder = tempfile.TemporaryDirectory(prefix="definitions-")
+        agents = Path(__file__).resolve().parent.parent.parent / "agents"
+        shutil.copytree(agents / slug, f"{self.folder.name}/agents/{slug}")
+        self.log = open(f"{self.folder.name}/log", "ab")
+
+    def __enter__(self):
+        env = {**os.environ, "WEFT_MODEL": "local", "WEFT_STORE": f"sqlite:{self.folder.name}/store.db"}
+        command = [os.environ["WEFT"], "serve", "--no-auth", "--listen", "127.0.0.1:0"]
+        self.process = subprocess.Popen(
+            command, cwd=self.folder.name, env=env, stdout=subprocess.PIPE, stderr=self.log, text=True,
+        )
+        prefix = "listening on "
+        line = next((line for line in self.process.stdout if line.startswith(prefix)), None)
+        if line is None:
+            raise RuntimeError(f"weft serve did not start: {Path(self.log.name).read_text()}")
+        self.url = line.removeprefix(prefix).strip()
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=60)
+        self.process.stdout.close()
+        self.log.close()
+        self.folder.cleanup()
+
+
 class Dev:
     """`langgraph dev` with the graphs of `dev_graphs.py`, in a process of its own."""
 

@@ -58,7 +58,8 @@ def main() -> int:
     if not server.exists():
         print(f"no server at {server}; build it: cargo build -p weftwork-server --example reference_server")
         return 2
-    env = {**os.environ, "WEFT_REFERENCE_SERVER": str(server), "WEFT_CLIENTS": str(folder)}
+    weft = os.environ.get("WEFT", str(TARGET / "debug" / "weft"))
+    env = {**os.environ, "WEFT_REFERENCE_SERVER": str(server), "WEFT_CLIENTS": str(folder), "WEFT": weft}
     for name in ("LANGSMITH_API_KEY", "LANGGRAPH_API_KEY", "LANGCHAIN_API_KEY"):
         env.pop(name, None)
     env["LANGSMITH_TRACING"] = "false"

@@ -9,6 +9,7 @@ import traceback
 from langgraph_sdk import get_client, get_sync_client
 
 import chat
+import definitions
 import dev
 import faults
 import front_ends
@@ -21,7 +22,7 @@ import sdk
 import sdk_suite
 import thread_streams
 import unreadable
-from harness import SEED, Dev, Server, case, report
+from harness import SEED, Definitions, Dev, Server, case, report
 
 # Longest time of a test in seconds.
 LIMIT = 60
@@ -33,6 +34,11 @@ class Total:
     def __init__(self, words):
         self.words = words
         self.passed = self.failed = 0
+
+    def wants(self, module):
+        """Whether a test of a module is wanted."""
+        names = [name for name in case.all if name.startswith(f"{module.__name__}.")]
+        return not self.words or any(word in name for word in self.words for name in names)
 
     async def run(self, name, test):
         """Runs a test if it is wanted, and reports its result."""
@@ -90,6 +96,10 @@ async def main(words):
         await of(faults, place, total, store, {"faults": None})
         if store == "sqlite":
             await of(unreadable, None, total, store, {"all": None})
+        if store == "sqlite" and total.wants(definitions):
+            with Definitions(definitions.AGENT) as server:
+                python = {"async": get_client(url=server.url, timeout=LIMIT), "sync": get_sync_client(url=server.url, timeout=LIMIT)}
+                await of(definitions, server, total, store, {**python, "js": None})
         if dev.wanted(store, total.words):
             with Dev() as other:
                 await of(dev, other, total, store, {"dev": place})

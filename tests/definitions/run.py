@@ -321,6 +321,76 @@ def definitions_are_checked(stage, _server, slugs):
     assert len(checked.splitlines()) == len(slugs), checked
 
 
+# Actions on a record, in this order, with what they need. Version 4 has the changes of 2 and 3.
+ACTIONS = [
+    {"action": "create", "title": "A note", "content": "# Ruling\n\none\ntwo\nthree\n"},
+    {"action": "edit", "version": 1, "content": "# Ruling\n\n1\ntwo\nthree\n"},
+    {"action": "set_current", "version": 1},
+    {"action": "edit", "version": 1, "content": "# Ruling\n\none\ntwo\n3\n"},
+    {"action": "merge_versions", "version": 2, "otherVersion": 3},
+    {"action": "copy_version", "version": 1},
+    {"action": "set_current", "version": 4},
+    {"action": "delete_version", "version": 3},
+    {"action": "edit", "version": 1, "content": "late"},
+    {"action": "set_current", "version": 3},
+    {"action": "read"},
+    {"action": "list"},
+    {"action": "delete"},
+    {"action": "read"},
+]
+
+
+def without_names(value, names):
+    """A value in which ids, times and other marks of one record have the same names in each place."""
+    if isinstance(value, dict):
+        left_out = {"at", "run", "unique", "conversationId", "thread", "agent", "agentType", "version"}
+        kept = {key: item for key, item in value.items() if not (key in left_out and isinstance(item, (str, int)))}
+        return {key: without_names(item, names) for key, item in kept.items()}
+    if isinstance(value, list):
+        return [without_names(item, names) for item in value]
+    if isinstance(value, str):
+        for name in names:
+            value = value.replace(name, "ID")
+    return value
+
+
+def each_action_has_the_same_effect_through_mode_route_and_command(stage, server, _slugs):
+    def by_mode(mode, member, payload, conversation):
+        request = {"mode": mode, "conversationId": conversation, "payload": payload}
+        return json.loads(server.send("/agents/golf-rules/tasks", request))
+
+    def by_route(mode, member, payload, conversation):
+        path = "/plans" if mode == "plan" else "/deliverables"
+        return json.loads(server.send(path, {"conversationId": conversation, **payload}))
+
+    def by_command(mode, member, payload, conversation):
+        return stage.ask_by_command("golf-rules", {"mode": mode, "conversationId": conversation, "payload": payload})
+
+    for mode, member in [("plan", "planId"), ("build", "deliverableId")]:
+        histories = []
+        for way in [by_mode, by_route, by_command]:
+            conversation = f"{way.__name__}-{mode}"
+            # A record that is made without an agent has the form of the agent of its conversation.
+            first = {"action": "create", "content": "# Ruling\n"}
+            begin = by_command if way is by_command else by_mode
+            other = begin(mode, member, first, conversation)["content"]["id"]
+            answers, record = [], None
+            for action in ACTIONS:
+                named = {} if record is None or action["action"] == "list" else {member: record}
+                answer = way(mode, member, {**action, **named}, conversation)
+                if record is None:
+                    record = answer["content"]["id"]
+                answers.append(without_names(answer, [record, other, conversation]))
+            histories.append(answers)
+        for number, action in enumerate(ACTIONS):
+            of_mode, of_route, of_command = (history[number] for history in histories)
+            assert of_mode.get("content") == of_route.get("content") == of_command.get("content"), [action, of_mode, of_route, of_command]
+            assert of_mode["success"] == of_route["success"] == of_command["success"], [action, of_mode, of_route, of_command]
+            assert of_mode.get("error") == of_route.get("error") == of_command.get("error"), [action, of_mode, of_route, of_command]
+        succeeded = [answer["success"] for answer in histories[0]]
+        assert succeeded == [True] * 8 + [False, False, True, True, True, False], list(zip(ACTIONS, histories[0]))
+
+
 CHECKS = [
     definitions_are_checked,
     the_schema_for_editors_is_the_one_of_the_program,
@@ -328,6 +398,7 @@ CHECKS = [
     a_client_of_langgraph_asks_the_embedded_model,
     a_client_of_the_ai_sdk_asks_the_embedded_model,
     a_call_that_a_person_confirms_is_made_once,
+    each_action_has_the_same_effect_through_mode_route_and_command,
 ]
 
 

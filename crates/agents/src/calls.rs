@@ -104,9 +104,8 @@ impl Tools {
     ///
     /// The id of the call is [`Ctx::tool_call_id`]: taken when this function is called, not when the
     /// future is polled. It is the same when the task is executed again, so that a recorded call is
-    /// not made twice; with [`Durability::Exit`](weftwork_types::run::Durability::Exit), a run whose
-    /// process died begins again with other ids. A call that needs approval, `ask_human`, and a tool that asks interrupt the node like
-    /// [`Ctx::ask`], and are repeated from its first line.
+    /// not made twice. A call that needs approval, `ask_human`, and a tool that asks interrupt the
+    /// node like [`Ctx::ask`], and are repeated from its first line.
     ///
     /// The value of the result is the whole one, as a model reads it: over the size limit of the
     /// runner it is cut. A node that puts it into the state shows it. To show the declared members
@@ -130,6 +129,36 @@ impl Tools {
         async move {
             let (runner, call) = ready.map_err(ToolCallError::Stopped)?;
             result_of_call(&self.ctx, &runner, &call, &self.source.prompt()).await
+        }
+    }
+
+    /// Calls a tool as [`call`](Self::call) does, and returns also the arguments with which it was
+    /// called: a tool completes them, and a person who approves a call may edit them.
+    ///
+    /// # Errors
+    /// [`NodeError`] if the node has to stop: return it with `?`.
+    ///
+    /// # Cancel safety
+    /// See [`ToolRunner::execute`].
+    pub fn call_with_args(
+        &self,
+        name: &str,
+        args: serde_json::Value,
+    ) -> impl Future<Output = NodeResult<CalledTool>> + Send + use<'_> {
+        let ready = self.source.runner().map(|runner| {
+            let call = own_call(&self.ctx, &runner, name, args);
+            (runner, call)
+        });
+        async move {
+            let (runner, call) = ready?;
+            let prompt = self.source.prompt();
+            let made = Box::pin(made_call(&self.ctx, &runner, &call, &prompt)).await?;
+            let result = match made.outcome {
+                ToolOutcome::Failed(failure) => Err(failure),
+                outcome => Ok(tool_result(&call, &outcome)),
+            };
+            let args = made.changed_args.or(call.shown).unwrap_or(call.args);
+            Ok(CalledTool { args, result })
         }
     }
 
@@ -173,6 +202,15 @@ impl Tools {
     pub fn specs(&self) -> NodeResult<Vec<ToolSpec>> {
         Ok(self.source.runner()?.specs())
     }
+}
+
+/// A call of a tool that ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CalledTool {
+    /// The arguments with which the tool was called, as they are shown: without secret ones.
+    pub args: serde_json::Value,
+    /// Its result, or its failure.
+    pub result: Result<ToolResult, ToolFailure>,
 }
 
 impl FromTask for Tools {
@@ -288,12 +326,31 @@ pub(crate) async fn outcome_of_call(
     call: &ToolCall,
     prompt: &PromptScope,
 ) -> NodeResult<ToolOutcome> {
+    Ok(made_call(ctx, runner, call, prompt).await?.outcome)
+}
+
+/// Brings a call to its outcome as [`outcome_of_call`] does.
+async fn made_call(
+    ctx: &Ctx,
+    runner: &ToolRunner,
+    call: &ToolCall,
+    prompt: &PromptScope,
+) -> NodeResult<MadeCall> {
     let Some(of_prompt) = prompt.call(ctx, call) else {
         return make_call(ctx, runner, call, ctx.calls()).await;
     };
-    let outcome = make_call(ctx, runner, call, of_prompt.calls()).await?;
-    of_prompt.ended(ctx, call, &outcome);
-    Ok(outcome)
+    let made = make_call(ctx, runner, call, of_prompt.calls()).await?;
+    of_prompt.ended(ctx, call, &made.outcome);
+    Ok(made)
+}
+
+/// A call with its outcome.
+#[derive(Debug)]
+pub(crate) struct MadeCall {
+    pub(crate) outcome: ToolOutcome,
+    /// The arguments with which it was made, as they are shown, if they are others than those of the
+    /// call.
+    changed_args: Option<serde_json::Value>,
 }
 
 /// The node that makes a call, for a tool that runs a graph: a question within stops the node.
@@ -418,15 +475,16 @@ pub(crate) async fn make_call(
     runner: &ToolRunner,
     call: &ToolCall,
     calls: &CallContext,
-) -> NodeResult<ToolOutcome> {
+) -> NodeResult<MadeCall> {
     let node = CallingNode::new(ctx);
     let calls = node.calls(calls);
     let ready = ready_call(ctx, runner, call, &calls)?;
+    let changed_args = ready.changed_args(call).cloned();
     let mut executed = runner.execute(ready).await;
     let mut asked = 0;
     loop {
         match executed.map_err(|error| error.fault())? {
-            Executed::Done(outcome) => return Ok(outcome),
+            Executed::Done(outcome) => return Ok(MadeCall { outcome, changed_args }),
             Executed::OutcomeUnknown(unknown) => {
                 let answer = unknown_answer(ctx, &unknown, &mut asked)?;
                 executed = runner.resolve(unknown, answer).await;

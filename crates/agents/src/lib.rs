@@ -30,7 +30,7 @@ pub mod kind {
 
 pub use agent::{Agent, AgentKind, AsksModel, CallsTools, TakesInstructions};
 pub use bound::ModelConfig;
-pub use calls::{ToolCallError, Tools};
+pub use calls::{CalledTool, ToolCallError, Tools};
 pub use error::AgentError;
 pub use evaluate::{
     Allowance, BUS_EVENTS_MAX, ClientConfig, Evaluated, Evaluation, EvaluationError,

@@ -114,7 +114,7 @@ pub(crate) async fn outcome_with_writes(
     channels: &Channels,
 ) -> NodeResult<ToolOutcome> {
     let writing = WritingCall::new(ctx, channels);
-    let outcome = make_call(ctx, runner, call, &writing.calls).await?;
+    let outcome = make_call(ctx, runner, call, &writing.calls).await?.outcome;
     writing.apply(ctx, &outcome);
     Ok(outcome)
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weftwork::config::{Flags, Origin, Setting, StorePlace};
 use weftwork::graph::{CompiledGraph, SystemClock};
-use weftwork::platform::{AGENTS, Definitions};
+use weftwork::platform::{AGENTS, Definitions, Sandbox};
 use weftwork::runtime::{Recovery, Runtime, delete_remote_threads, unversioned};
 use weftwork::store::{RunRow, Store, StoreError, ThreadRow, invariants};
 use weftwork::testing::ScriptedModel;
@@ -21,6 +21,19 @@ use weftwork::{AgentDef, App, AppBuilder, Config};
 pub const USUAL_AGENT: &str = "desk";
 /// Path of a cassette in which the model's answers are recorded, for tests that replay them.
 const RECORD_VARIABLE: &str = "WEFT_TEST_RECORD";
+
+/// The argument with which the program is the process of a sandbox.
+pub const SANDBOX_PROCESS: &str = "sandbox-process";
+
+/// Loads the configuration of flags, with the sandbox that this program is.
+pub fn load_config(flags: &Flags) -> Result<Config, CliError> {
+    let mut config = Config::with_flags(flags)?;
+    if cfg!(feature = "sandbox") {
+        let program = std::env::current_exe();
+        config.sandbox = program.ok().map(|program| Sandbox::new(program, [SANDBOX_PROCESS]));
+    }
+    Ok(config)
+}
 
 /// A function that creates an agent from the configuration.
 pub type Make = dyn Fn(&Config) -> AgentDef;

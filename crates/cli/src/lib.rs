@@ -35,7 +35,9 @@ use std::time::Duration;
 use weftwork::config::Flags;
 use weftwork::sqlite::wait_until_closed;
 use weftwork::{AgentDef, Config};
-use weftwork_cli_base::context::{CommandContext, Make};
+#[cfg(feature = "sandbox")]
+use weftwork_cli_base::context::SANDBOX_PROCESS;
+use weftwork_cli_base::context::{CommandContext, Make, load_config};
 use weftwork_cli_base::signals;
 use weftwork_cli_base::terminal::Terminal;
 
@@ -80,6 +82,11 @@ impl Program {
     /// Parses the command line and executes the command.
     #[must_use]
     pub fn run(self) -> ExitCode {
+        // Before anything else: the process has no rights and reads no arguments.
+        #[cfg(feature = "sandbox")]
+        if std::env::args_os().nth(1).is_some_and(|first| first == SANDBOX_PROCESS) {
+            return weftwork_sandbox::main();
+        }
         let cli = Cli::parse();
         let terminal = Terminal::of_process(shell::weft_command(&cli));
         log::start_log(cli.log.clone(), cli.log_format, cli.command.usual_log(), &terminal);
@@ -120,7 +127,7 @@ impl Program {
             mcp: cli.mcp,
             thread_budget: cli.thread_budget,
         };
-        let config = Config::with_flags(&flags)?;
+        let config = load_config(&flags)?;
         let context = CommandContext::new(config, flags, self.agents.into(), terminal.clone());
         let done = command::run(command, &context).await;
         if let Some(mcp) = &context.config.mcp {

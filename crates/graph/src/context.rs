@@ -5,16 +5,14 @@ use crate::error::{NodeError, Stop, cut_off};
 use crate::extract::{CtxSource, FromTask, Reads, TaskInput};
 use crate::output::NodeResult;
 use crate::run_loop::TaskContext;
-use crate::run_loop::context::{Attempt, AttemptSignals};
+use crate::run_loop::context::{Attempt, AttemptSignals, OwnCalls};
 use std::any::Any;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use weftwork_engine::Write;
 use weftwork_engine::ids::interrupt_id;
-use weftwork_types::canonical::first_128;
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{CallContext, Clock, Dependencies};
@@ -61,8 +59,8 @@ pub(crate) struct AttemptContext {
     pub(crate) failure: Option<Fault>,
     pub(crate) signals: Arc<AttemptSignals>,
     pub(crate) messages: AtomicU32,
-    /// Numbers of tool calls that the attempt made itself, by tool.
-    pub(crate) tool_calls: Mutex<BTreeMap<String, u32>>,
+    /// Tool calls that the attempt makes itself.
+    pub(crate) own_calls: OnceLock<Arc<OwnCalls>>,
     /// `true` if streams omit the messages that the attempt returns.
     pub(crate) muted: AtomicBool,
     /// Number of graphs that the attempt called.
@@ -166,7 +164,8 @@ impl Ctx {
     #[must_use]
     pub fn calls(&self) -> &CallContext {
         let Local { at, calls } = &self.0.run;
-        let attempt = Attempt { number: self.0.attempt, signals: &self.0.signals };
+        let AttemptContext { attempt, signals, .. } = &*self.0;
+        let attempt = Attempt { number: *attempt, signals, own_calls: self.own_calls() };
         calls.get_or_init(|| at.call_context(attempt))
     }
 
@@ -239,16 +238,15 @@ impl Ctx {
     }
 
     /// Returns an id for the next call of a tool that this task makes itself: a UUID derived from the
-    /// task, the tool, and the number of earlier ids for the tool. A task that is executed again, in
-    /// any process, gets the same ids.
+    /// position of the task in the history of its thread, the tool, and the number of earlier ids for the
+    /// tool. A task that is executed again, in any process, gets the same ids.
     #[must_use]
     pub fn tool_call_id(&self, tool: &str) -> ToolCallId {
-        let mut calls = self.0.tool_calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = calls.entry(tool.to_owned()).or_default();
-        let bits = first_128(&format!("tool\u{0}{}\u{0}{tool}\u{0}{index}", self.task_id()));
-        *index += 1;
-        let id = uuid::Builder::from_custom_bytes(bits.to_be_bytes()).into_uuid();
-        ToolCallId::from_uuid(id)
+        self.own_calls().next_id(self.at(), tool)
+    }
+
+    fn own_calls(&self) -> &Arc<OwnCalls> {
+        self.0.own_calls.get_or_init(Arc::default)
     }
 
     pub(crate) fn task_id(&self) -> TaskId {

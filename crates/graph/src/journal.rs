@@ -5,7 +5,7 @@ mod key;
 
 use crate::error::{RuntimeError, cut_off};
 use crate::run_loop::call_book::{CallBook, ReuseOrigins};
-use crate::run_loop::context::{Attempt, AttemptSignals, Earlier, TaskContext};
+use crate::run_loop::context::{Attempt, AttemptSignals, Earlier, OwnCalls, TaskContext};
 use crate::run_loop::sync::lock;
 use elsewhere::Inherited;
 use key::Occurrence;
@@ -35,6 +35,7 @@ pub(crate) struct TaskJournal {
     /// Earlier attempts that may have made calls of the task.
     earlier: Earlier,
     signals: Arc<AttemptSignals>,
+    own_calls: Arc<OwnCalls>,
     known: Mutex<Known>,
 }
 
@@ -87,9 +88,15 @@ impl TaskJournal {
             step: at.step,
             attempt: attempt.number,
         };
-        let signals = Arc::clone(attempt.signals);
-        let clock = Arc::clone(at.loop_context.run.host.clock());
-        Self { book, clock, position, earlier: at.earlier, signals, known: Mutex::default() }
+        Self {
+            book,
+            clock: Arc::clone(at.loop_context.run.host.clock()),
+            position,
+            earlier: at.earlier,
+            signals: Arc::clone(attempt.signals),
+            own_calls: Arc::clone(attempt.own_calls),
+            known: Mutex::default(),
+        }
     }
 
     /// Refuses calls of an attempt that was cut off: the next one may be under way.
@@ -122,7 +129,10 @@ impl TaskJournal {
     /// The identity of the next call with this input.
     fn next_occurrence(&self, intent: &Intent) -> Occurrence {
         if let Some(id) = &intent.call_id {
-            return Occurrence::Id(id.clone());
+            return match self.own_calls.number(id) {
+                Some(number) => Occurrence::Own(number),
+                None => Occurrence::Id(id.clone()),
+            };
         }
         let what = (intent.input, intent.kind, intent.name.clone());
         Occurrence::Nth(self.lock_known().seen.get(&what).copied().unwrap_or_default() + 1)

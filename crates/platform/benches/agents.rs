@@ -56,6 +56,7 @@ async fn measure() {
         tools: Vec::new(),
         policy: Policy::new(),
         store: Arc::clone(&store),
+        sandbox: None,
     };
     let agents = Agents::new(read, services);
     let who = Principal::local();

@@ -14,6 +14,7 @@ use weftwork_agents::Model;
 use weftwork_graph::{Ctx, NodeResult, RuntimeError};
 use weftwork_models::ChatModel;
 use weftwork_runtime::SourcedGraph;
+use weftwork_sandbox::Sandbox;
 use weftwork_schema::{Checker, Quotes};
 use weftwork_store::thread::CONVERSATION;
 use weftwork_store::{Store, StoreError};
@@ -47,6 +48,8 @@ pub(crate) struct Agent {
     /// Form of its deliverables.
     pub(crate) deliverable: Form,
     pub(crate) store: Arc<dyn Store>,
+    /// Where code is executed; `None` in a program without a sandbox.
+    pub(crate) sandbox: Option<Sandbox>,
     /// Returns the graph of another agent for a principal, by its id with or without a version.
     pub(crate) find: Box<FindGraph>,
 }
@@ -87,6 +90,15 @@ impl Agent {
     /// Sends messages to the model, and returns its answer.
     pub(crate) async fn ask(&self, messages: Vec<Message>, ctx: &Ctx) -> NodeResult<Message> {
         Model::new(Arc::clone(&self.model), ctx).ask(messages).await
+    }
+
+    /// Sends messages to the model, and returns its answer, which is in no stream.
+    pub(crate) async fn ask_quietly(
+        &self,
+        messages: Vec<Message>,
+        ctx: &Ctx,
+    ) -> NodeResult<Message> {
+        Model::new(Arc::clone(&self.model), ctx).quiet().ask(messages).await
     }
 
     /// Sends messages to the model, and returns a value that satisfies the schema.

@@ -15,78 +15,117 @@ pub(crate) struct ReadyCall {
     pub(crate) arguments: Value,
 }
 
+/// A call as the answer has it.
+#[derive(Debug)]
+pub(crate) struct ToolCalled {
+    tool: String,
+    /// The arguments with which it was made, as they are shown.
+    arguments: Value,
+    end: CallEnd,
+}
+
 /// The end of a call.
 #[derive(Debug)]
-pub(crate) enum CallEnd {
+enum CallEnd {
     Done(Value),
     Failed(Fault),
     /// A call before it failed.
     NotMade,
 }
 
-impl CallEnd {
-    /// The call with its end, as the answer has it.
-    pub(crate) fn shown(&self, tool: &str, arguments: &Value) -> Value {
-        match self {
-            Self::Done(result) => json!({"tool": tool, "arguments": arguments, "result": result}),
-            Self::Failed(fault) => {
+impl ToolCalled {
+    /// The call with its end.
+    pub(crate) fn shown(&self) -> Value {
+        let Self { tool, arguments, end } = self;
+        match end {
+            CallEnd::Done(result) => {
+                json!({"tool": tool, "arguments": arguments, "result": result})
+            }
+            CallEnd::Failed(fault) => {
                 let error = json!({"code": fault.code, "message": fault.message});
                 json!({"tool": tool, "arguments": arguments, "error": error})
             }
-            Self::NotMade => json!({"tool": tool, "arguments": arguments, "made": false}),
+            CallEnd::NotMade => json!({"tool": tool, "arguments": arguments, "made": false}),
         }
     }
 
     /// Returns `true` for a result of which there is only the beginning.
     pub(crate) fn is_cut(&self) -> bool {
-        let Self::Done(Value::Object(members)) = self else { return false };
+        let CallEnd::Done(Value::Object(members)) = &self.end else { return false };
         members.len() == 2 && members.contains_key("cut") && members.contains_key("beginning")
+    }
+
+    /// The result of the call, or its failure.
+    pub(crate) fn result(&self) -> Result<Value, Fault> {
+        match &self.end {
+            CallEnd::Done(result) => Ok(result.clone()),
+            CallEnd::Failed(fault) => Err(fault.clone()),
+            CallEnd::NotMade => Ok(Value::Null),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.end, CallEnd::Failed(_))
     }
 }
 
 /// Returns the results of calls, or the first failure.
-pub(crate) fn results_of(ends: &[CallEnd]) -> Result<Vec<Value>, Fault> {
-    let failed = ends.iter().find_map(|end| match end {
-        CallEnd::Failed(fault) => Some(fault.clone()),
-        _ => None,
-    });
-    if let Some(fault) = failed {
-        return Err(fault);
+pub(crate) fn results_of(called: &[ToolCalled]) -> Result<Vec<Value>, Fault> {
+    let mut results = Vec::new();
+    for ToolCalled { end, .. } in called {
+        match end {
+            CallEnd::Done(result) => results.push(result.clone()),
+            CallEnd::Failed(fault) => return Err(fault.clone()),
+            CallEnd::NotMade => {}
+        }
     }
-    let result = |end: &CallEnd| match end {
-        CallEnd::Done(result) => Some(result.clone()),
-        _ => None,
-    };
-    Ok(ends.iter().filter_map(result).collect())
+    Ok(results)
 }
 
-/// Makes the calls in the order of the request, up to the first one that fails, or all at once. Their
-/// ends have the order of the request.
+/// Makes the calls in the order of the request, up to the first one that fails, or all at once. They
+/// have the order of the request.
 pub(crate) async fn call_all(
     agent: &Agent,
     tools: &Tools,
     ready: &[ReadyCall],
-) -> NodeResult<Vec<CallEnd>> {
+) -> NodeResult<Vec<ToolCalled>> {
     if agent.definition.tool_mode == Some(ToolMode::Parallel) {
         // A question about one of them waits for the others: a call that began is not cut off.
-        let ends = join_all(ready.iter().map(|call| call_one(tools, call))).await;
-        return ends.into_iter().collect();
+        let called = join_all(ready.iter().map(|call| call_one(tools, call))).await;
+        return called.into_iter().collect();
     }
-    let mut ends = Vec::new();
+    let mut called: Vec<ToolCalled> = Vec::new();
     for call in ready {
-        let has_failed = ends.iter().any(|end| matches!(end, CallEnd::Failed(_)));
-        let end = if has_failed { CallEnd::NotMade } else { call_one(tools, call).await? };
-        ends.push(end);
+        called.push(match called.iter().any(ToolCalled::has_failed) {
+            true => ToolCalled {
+                tool: call.tool.clone(),
+                arguments: tools.shown_args(&call.tool, &call.arguments)?,
+                end: CallEnd::NotMade,
+            },
+            false => call_one(tools, call).await?,
+        });
     }
-    Ok(ends)
+    Ok(called)
 }
 
 /// Makes a call. An open question stops the node.
-async fn call_one(tools: &Tools, call: &ReadyCall) -> NodeResult<CallEnd> {
-    match tools.call(&call.tool, call.arguments.clone()).await {
-        // What a deliverable has is shown to people.
-        Ok(result) => Ok(CallEnd::Done(result.shown.unwrap_or(result.value))),
-        Err(ToolCallError::Stopped(stopped)) => Err(stopped),
-        Err(failed) => Ok(CallEnd::Failed(NodeError::from(failed).try_into_fault()?)),
+pub(crate) fn call_one<'t>(
+    tools: &'t Tools,
+    call: &ReadyCall,
+) -> impl Future<Output = NodeResult<ToolCalled>> + Send + use<'t> {
+    // It gets its number here, in the order of the request, and not when it is polled.
+    let called = tools.call_with_args(&call.tool, call.arguments.clone());
+    let tool = call.tool.clone();
+    async move {
+        let called = called.await?;
+        let end = match called.result {
+            // What a deliverable has is shown to people.
+            Ok(result) => CallEnd::Done(result.shown.unwrap_or(result.value)),
+            Err(failure) => {
+                let error = NodeError::from(ToolCallError::Failed(failure));
+                CallEnd::Failed(error.try_into_fault()?)
+            }
+        };
+        Ok(ToolCalled { tool, arguments: called.args, end })
     }
 }

@@ -10,6 +10,8 @@ mod budget;
 mod call;
 mod context;
 mod definition;
+mod deliver;
+mod function_host;
 mod mode;
 mod platform;
 pub mod records;
@@ -25,10 +27,10 @@ mod versions;
 pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
     Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
-    ExternalProtocol, ExternalTransport, FileText, FunctionTransport, HealthCheck, Llm, Location,
-    Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, RunBudget, Source,
-    SourceKind, ToolMode, Transport, TransportKind, diff_lines, read_definition, read_definitions,
-    read_folder, read_texts, schema,
+    ExternalProtocol, ExternalTransport, FileText, FunctionTransport, Grant, HealthCheck, Llm,
+    Location, Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, RunBudget,
+    Source, SourceKind, ToolMode, Transport, TransportKind, diff_lines, read_definition,
+    read_definitions, read_folder, read_texts, schema,
 };
 pub use mode::RequestError;
 pub use platform::HostedAgents;
@@ -36,3 +38,7 @@ pub use rows::{Followed, NewRow, RowCondition, RowError, RowWriter};
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};
 pub use versions::VersionInfo;
+
+/// Types of the code of function agents in TypeScript.
+pub const FUNCTION_TYPES: &str = include_str!("function.d.ts");
+pub use weftwork_sandbox::Sandbox;

@@ -4,8 +4,8 @@ use crate::action::{self, Action, ActionError, Forms, RecordAction};
 use crate::mode::{self, RequestError};
 use crate::records::{
     Conversation, ConversationQuery, NewConversation, RecordCache, RecordError, RecordId,
-    RecordKind, RecordRef, Records, TITLE_CHARS_MAX, conversations, erase_conversation,
-    export_conversation, find_thread, open_conversation, read_conversation,
+    RecordKind, RecordRef, Records, TITLE_CHARS_MAX, agent_of_thread, conversations,
+    erase_conversation, export_conversation, find_thread, open_conversation, read_conversation,
 };
 use crate::rows::{NewRow, RowCondition, RowError, RowWriter};
 use crate::source::{AGENTS, Agents};
@@ -522,10 +522,20 @@ impl Platform for HostedAgents {
                 Ok(thread) => thread,
                 Err(fault) => return refused(fault),
             };
+            // A new record has the form that the agent of the conversation gives it.
+            let agent = match action == RecordAction::Create {
+                true => agent_of_thread(&**self.runtime.store(), who, &thread).await,
+                false => Ok(None),
+            };
+            let agent = match agent {
+                Ok(agent) => agent,
+                Err(error) => return refused(error.fault()),
+            };
             let conversation = conversation.to_owned();
             let action_of = Action::Record(kind, action);
             let checked = Checked { mode, action: action_of, conversation, thread };
-            let request = RecordRequest { kind, action, agent: None, payload, key: None };
+            let agent = agent.as_deref();
+            let request = RecordRequest { kind, action, agent, payload, key: None };
             self.act(who, &checked, request).await
         })
     }

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use weftwork_graph::{CompiledGraph, InvalidGraph, RuntimeError};
 use weftwork_models::{ChatModel, ModelError, with_fallbacks};
 use weftwork_runtime::{GraphSource, ListedGraph, SourcedGraph, unversioned};
+use weftwork_sandbox::Sandbox;
 use weftwork_schema::Checker;
 use weftwork_store::Store;
 use weftwork_tools::{Policy, Tool, ToolBox, ToolBoxErrors, ToolRunner};
@@ -45,6 +46,8 @@ pub struct Services {
     pub policy: Policy,
     /// Store of the records.
     pub store: Arc<dyn Store>,
+    /// Where the code of function agents is executed.
+    pub sandbox: Option<Sandbox>,
 }
 
 impl fmt::Debug for Services {
@@ -458,6 +461,7 @@ impl Agents {
             plan,
             deliverable,
             store: Arc::clone(&services.store),
+            sandbox: services.sandbox.clone(),
             find: Box::new(move |who, id| {
                 let this = this.upgrade().map(Agents);
                 let found = this.map(|this| this.resolve(who, id)).transpose()?.flatten();

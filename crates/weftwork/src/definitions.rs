@@ -47,6 +47,7 @@ impl Config {
             tools,
             policy: rules.then(of_their_tools),
             store,
+            sandbox: self.sandbox.clone(),
         };
         Agents::new(definitions, services)
     }

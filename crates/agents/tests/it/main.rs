@@ -14,6 +14,7 @@ mod left_open;
 mod model;
 mod modes;
 mod outputs;
+mod own_calls;
 mod own_state;
 mod prompts;
 mod react;

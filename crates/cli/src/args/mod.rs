@@ -159,6 +159,8 @@ pub(crate) enum Schema {
     },
     /// Print the JSON Schema of `agent.yaml`, for editors
     Agent,
+    /// Print the types of `function.js` in TypeScript, for editors
+    Ctx,
 }
 
 #[derive(Debug, Subcommand)]

@@ -15,6 +15,7 @@ pub(crate) fn schema(command: &Schema, terminal: &Terminal) -> Result<Exit, CliE
         Schema::Events { typescript: false } => {
             terminal.line(format_args!("{:#}", schema::events()))?;
         }
+        Schema::Ctx => terminal.piece(platform::FUNCTION_TYPES)?,
         Schema::Agent => terminal.line(format_args!("{:#}", platform::schema()))?,
     }
     Ok(Exit::Done)

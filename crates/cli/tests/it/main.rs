@@ -12,6 +12,7 @@ mod database;
 mod definitions;
 mod dev;
 mod documents;
+mod functions;
 mod home;
 mod instances;
 mod keys;

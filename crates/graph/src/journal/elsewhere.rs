@@ -63,8 +63,7 @@ impl TaskJournal {
         };
         let places = std::iter::once(&elsewhere.rolled_back).chain(&elsewhere.of_origins);
         let inputs = |recorded: &RecordedCalls| {
-            let id = call.intent.call_id.as_ref();
-            let edited = id.and_then(|id| recorded.edited.get(id)).into_iter().flatten().copied();
+            let edited = recorded.edited.get(&call.intent.name).into_iter().flatten().copied();
             std::iter::once(call.intent.input).chain(edited).collect::<Vec<_>>()
         };
         let found =

@@ -12,6 +12,8 @@ use weftwork_types::port::{CallKey, CallKind, Intent};
 pub(super) enum Occurrence {
     /// Its own id.
     Id(String),
+    /// Number among the calls of the tool that the node makes itself. Their ids are those of one branch.
+    Own(u32),
     /// Number of equal calls up to this one, inclusive.
     Nth(u32),
 }
@@ -87,6 +89,7 @@ mod tests {
     fn keys_are_the_hash_of_canonical_json() {
         let occurrences = [
             (Occurrence::Id("c 1".to_owned()), json!({"id": "c 1"})),
+            (Occurrence::Own(3), json!({"own": 3})),
             (Occurrence::Nth(2), json!({"nth": 2})),
         ];
         for branch in [None, Some(CheckpointId(7 << 80))] {

@@ -26,8 +26,7 @@ pub struct RecordedCalls {
     pub supersteps: i64,
     /// The calls.
     pub calls: BTreeMap<CallKey, Arc<CallRecord>>,
-    /// Inputs with which persons have approved calls in place of those of the model, by the ids of
-    /// the calls.
+    /// Inputs with which persons have approved calls in place of those of the model or node, by tool.
     pub edited: BTreeMap<String, Vec<Hash>>,
 }
 

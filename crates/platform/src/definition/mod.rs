@@ -25,7 +25,7 @@ pub use schema::schema;
 pub use source::{Source, SourceKind};
 pub use transport::{
     ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
-    ExternalTransport, FunctionTransport, HealthCheck, Transport, TransportKind,
+    ExternalTransport, FunctionTransport, Grant, HealthCheck, Transport, TransportKind,
 };
 pub use write::diff_lines;
 

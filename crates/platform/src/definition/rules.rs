@@ -4,7 +4,7 @@ use super::file::{AgentType, Definition, DeliverableFormat, PlanFormat};
 use super::problem::{Problem, ProblemKind};
 use super::schema::path_of;
 use super::source::{DURATION_MAX, SourceKind, parse_duration};
-use super::transport::{Authentication, AuthenticationType, TransportKind};
+use super::transport::{Authentication, AuthenticationType, Grant, TransportKind};
 use super::yaml::Node;
 use crate::context::{NAMES, Template};
 use serde_json::{Map, Value as Json};
@@ -121,9 +121,9 @@ impl Rules<'_> {
             }
         }
         // A misspelt name would leave a call without its confirmation.
+        let has_tools = matches!(of, AgentType::Tool | AgentType::Function);
         for (place, name) in definition.requires_confirmation.iter().enumerate() {
-            if of == AgentType::Tool && !definition.tools.iter().flatten().any(|tool| tool == name)
-            {
+            if has_tools && !definition.tools.iter().flatten().any(|tool| tool == name) {
                 let pointer = format!("/requires_confirmation/{place}");
                 self.report(ProblemKind::TypeMismatch, &pointer, "one of `tools`");
             }
@@ -170,6 +170,9 @@ impl Rules<'_> {
                 self.report(ProblemKind::TypeMismatch, &format!("/transport/{part}"), expected);
             }
         }
+        if let Some(function) = &transport.function {
+            self.check_grants(&function.grants);
+        }
         if let Some(api) = &transport.api {
             self.check_endpoint("/transport/api/endpoint", &api.endpoint);
             self.check_authentication("/transport/api", api.authentication.as_ref());
@@ -177,6 +180,19 @@ impl Rules<'_> {
         if let Some(external) = &transport.external {
             self.check_endpoint("/transport/external/endpoint", &external.endpoint);
             self.check_authentication("/transport/external", external.authentication.as_ref());
+        }
+    }
+
+    fn check_grants(&mut self, grants: &[Grant]) {
+        for (place, grant) in grants.iter().enumerate() {
+            let pointer = format!("/transport/function/grants/{place}");
+            if grants[..place].contains(grant) {
+                self.report(ProblemKind::Twice, &pointer, "each grant once");
+            }
+            if *grant == Grant::Tools && self.definition.tools.is_none() {
+                let expected = "the key `tools`, which says which ones";
+                self.report(ProblemKind::TypeMismatch, &pointer, expected);
+            }
         }
     }
 

@@ -168,11 +168,35 @@ pub struct HealthCheck {
 }
 
 /// Limits of the code of a function agent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FunctionTransport {
     /// Maximum time of a call in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<u64>,
+    /// Maximum memory of the values of the code in megabytes; by default 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_024))]
+    pub memory_mb: Option<u32>,
+    /// Members of `ctx` that the code may call; by default none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
+}
+
+/// Members of `ctx` that the code of a function agent may be granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Grant {
+    /// `ctx.model`: the model of the key `llm`.
+    Model,
+    /// `ctx.tools`: the tools of the key `tools`.
+    Tools,
+    /// `ctx.deliverables`: the deliverables of the conversation, to be read.
+    Deliverables,
+    /// `ctx.emit`: events in the stream of the run.
+    Emit,
+    /// `ctx.log`: lines in the log of the operator.
+    Log,
 }

@@ -160,13 +160,14 @@ impl<'a> Records<'a> {
         Ok(VersionContent { version: version.clone(), content })
     }
 
-    /// Returns the records of a kind of a thread, in the order of their ids.
+    /// Returns the records of a kind of a thread, in the order of their oldest versions.
     ///
     /// # Errors
     /// Only those of the store.
     pub async fn list(&self, kind: RecordKind, thread: &ThreadId) -> Result<Vec<Record>> {
         let mut records = self.all(kind, thread).await?;
         records.retain(|record| record.subject == self.who.subject);
+        records.sort_by_key(|record| record.versions.first().map(|version| version.at));
         Ok(records)
     }
 

@@ -193,6 +193,22 @@ impl Conversation {
     }
 }
 
+/// Returns the agent of the conversation of a thread; `None` if it has none or does not exist.
+///
+/// # Errors
+/// Only those of the store.
+pub(crate) async fn agent_of_thread(
+    store: &dyn Store,
+    who: &Principal,
+    thread: &ThreadId,
+) -> Result<Option<String>> {
+    match store.thread(who, thread).await {
+        Ok(row) => Ok(Conversation::of(who, &row).and_then(|conversation| conversation.agent)),
+        Err(StoreError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Returns conversations of a principal.
 ///
 /// # Errors

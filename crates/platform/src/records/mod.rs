@@ -20,6 +20,7 @@ mod version;
 pub use action::{Edit, Merge, Records};
 pub use cache::RecordCache;
 pub use check::{ContentProblem, ContentRule, Form};
+pub(crate) use conversation::agent_of_thread;
 pub use conversation::{
     CONVERSATION, Conversation, ConversationPage, ConversationQuery, ConversationRecords,
     NewConversation, conversation_thread, conversations, erase_conversation, export_conversation,

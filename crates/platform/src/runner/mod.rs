@@ -1,6 +1,7 @@
 //! Runners: one for each type of agent, which adds the nodes of the modes to its graph.
 
 mod context;
+mod function;
 mod tool;
 
 use crate::agent::Agent;
@@ -13,7 +14,7 @@ use weftwork_tools::ToolRunner;
 use weftwork_types::task::Mode;
 
 /// The runners, one line for each type.
-const RUNNERS: [&dyn Runner; 2] = [&context::Context, &tool::Tool];
+const RUNNERS: [&dyn Runner; 3] = [&context::Context, &function::Function, &tool::Tool];
 
 /// A type of agent. Its graph has a node for each mode of the definition; those of `converse` and
 /// `plan` are the same for all types that have no others.

@@ -2,10 +2,10 @@
 
 use super::Runner;
 use crate::agent::{Agent, system, warn};
-use crate::call::{CallEnd, ReadyCall, call_all, results_of};
+use crate::call::{ReadyCall, ToolCalled, call_all, results_of};
 use crate::definition::AgentType;
+use crate::deliver::{deliver, normalized};
 use crate::mode::{RequestError, payload_of};
-use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::state::{AgentState, AgentStateUpdate};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -50,13 +50,12 @@ async fn build(
     if ready.is_empty() {
         ready.push(select(&agent, &specs, asked, &ctx).await?);
     }
-    let ends = call_all(&agent, &tools, &ready).await?;
-    let shown = |(call, end): (&ReadyCall, &CallEnd)| {
-        Ok(end.shown(&call.tool, &tools.shown_args(&call.tool, &call.arguments)?))
-    };
-    let called = ready.iter().zip(&ends).map(shown).collect::<NodeResult<_>>()?;
-    let done = match results_of(&ends) {
-        Ok(results) => deliver(&agent, &payload, &ready, &results, &ctx).await,
+    let called = call_all(&agent, &tools, &ready).await?;
+    let done = match results_of(&called) {
+        Ok(results) => {
+            let content = content_of(&agent, &ready, &results);
+            deliver(&agent, &payload, TITLE, content, &ctx).await
+        }
         Err(failure) => Err(failure.into()),
     };
     let (mut answer, text) = match done {
@@ -68,40 +67,12 @@ async fn build(
             (agent.failed_answer(Mode::Build, &failure), text)
         }
     };
-    answer["metadata"]["tools"] = Value::Array(called);
-    if ends.iter().any(CallEnd::is_cut) {
+    answer["metadata"]["tools"] = called.iter().map(ToolCalled::shown).collect();
+    if called.iter().any(ToolCalled::is_cut) {
         warn(&mut answer, "the result of a tool is longer than a deliverable may be, and was cut");
     }
     let message = Message::text(ctx.message_id(), Role::Assistant, text);
     Ok(AgentStateUpdate::new().messages([message]).answer(answer))
-}
-
-/// Makes the deliverable of results. Returns the answer, and its text.
-async fn deliver(
-    agent: &Agent,
-    payload: &Payload,
-    ready: &[ReadyCall],
-    results: &[Value],
-    ctx: &Ctx,
-) -> NodeResult<(Value, String)> {
-    let content = content_of(agent, ready, results);
-    let text = match &content {
-        Value::String(text) => text.clone(),
-        other => serde_json::to_string_pretty(other)?,
-    };
-    let stored = match agent.deliverable.format() {
-        ContentFormat::Json => serde_json::to_string_pretty(&content)?,
-        _ => text.clone(),
-    };
-    agent.check_output(&content)?;
-    let new = NewVersion {
-        title: payload.title.clone().unwrap_or_else(|| TITLE.to_owned()),
-        content: stored,
-        ..NewVersion::default()
-    };
-    let id = payload.deliverable_id.as_deref();
-    let written = agent.write(RecordKind::Deliverable, id, new, ctx).await?;
-    Ok((agent.answer(Mode::Build, content, Some(&written)), text))
 }
 
 /// Returns the calls that a request names.
@@ -224,16 +195,5 @@ fn content_of(agent: &Agent, ready: &[ReadyCall], results: &[Value]) -> Value {
             .map(|(call, result)| json!({"tool": call.tool, "result": result}))
             .collect(),
     };
-    if agent.deliverable.format() == ContentFormat::Json {
-        // Many tools return JSON as a text.
-        let parsed = value.as_str().and_then(|text| serde_json::from_str(text).ok());
-        return parsed.unwrap_or(value);
-    }
-    match value {
-        Value::String(text) => Value::String(text),
-        other => {
-            let text = serde_json::to_string_pretty(&other).unwrap_or_default();
-            Value::String(format!("```json\n{text}\n```"))
-        }
-    }
+    normalized(agent, value)
 }

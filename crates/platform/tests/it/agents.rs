@@ -64,7 +64,9 @@ async fn a_build_follows_the_plan_and_makes_a_deliverable() {
 #[tokio::test]
 async fn an_undeclared_mode_and_unknown_types_are_refused_by_name() {
     let tool = "type: tool\ntools: [math/add]\n";
-    let external = "type: function\nfunction_code: 'async function handler() {}'\n";
+    let external = "type: external
+transport: {kind: external, external: {endpoint: 'https://a.example'}}
+";
     let talks = "type: context\nagent_card: {modes: [converse]}\n";
     let agents = [agent("adder", tool), agent("other", external), agent("talker", talks)];
     let bench = Bench::new(agents, []).await;
@@ -79,7 +81,7 @@ async fn an_undeclared_mode_and_unknown_types_are_refused_by_name() {
     assert!(refused.to_string().contains("does not support mode dance"), "{refused}");
     assert_eq!(refused.fault().code, "W1030");
     let refused = bench.runtime.thread("agents:other", "t").expect_err("has no runner");
-    assert!(refused.to_string().contains("Unknown agent type: function"), "{refused}");
+    assert!(refused.to_string().contains("Unknown agent type: external"), "{refused}");
     let refused = bench.runtime.thread("agents:nobody", "t").expect_err("is unknown");
     assert_eq!(refused.code().0, "W0111");
 }
@@ -227,6 +229,22 @@ async fn an_answer_is_taken_by_the_version_that_asked() {
     bench.agents.reload(vec![agent("sums", second)].into());
     let ended = bench.thread("sums", "t").answer(waiting.questions()[0].approve()).await;
     assert_eq!(answer(&ended.expect("runs"))["content"], json!(3));
+}
+
+/// The answer has the arguments with which a tool was called, and not those that were asked for.
+#[tokio::test]
+async fn an_answer_has_the_arguments_that_a_person_edited() {
+    let definition = "type: tool\ntools: [math/add]\nrequires_confirmation: [math/add]\n";
+    let bench = Bench::new([agent("sums", definition)], []).await;
+    let thread = bench.thread("sums", "t");
+    let input = json!({"payload": {"tool": "math/add", "arguments": {"a": 1, "b": 2}}});
+    let waiting = thread.start(input).await.expect("runs");
+    let edited = waiting.questions()[0].edit(json!({"a": 40, "b": 2}));
+    let ended = thread.answer(edited).await.expect("runs");
+    let answer = answer(&ended);
+    assert_eq!(answer["content"], json!(42));
+    let called = json!([{"tool": "math/add", "arguments": {"a": 40, "b": 2}, "result": 42}]);
+    assert_eq!(answer["metadata"]["tools"], called);
 }
 
 /// A source that hangs and one that fails cost no more than their deadline, and themselves.

@@ -200,6 +200,7 @@ impl Bench {
             tools: tools(),
             policy: Policy::new().allow("math/*").expect("a pattern"),
             store: Arc::clone(&store),
+            sandbox: None,
         };
         let agents = Agents::new(definitions.into_iter().collect::<Vec<_>>().into(), services);
         let runtime = Runtime::builder(Arc::clone(&store)).graph_source(Arc::new(agents.clone()));

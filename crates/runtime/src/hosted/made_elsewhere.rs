@@ -104,7 +104,7 @@ impl ReadElsewhere {
     }
 
     /// Returns the inputs with which persons have approved calls of a thread in place of those of the
-    /// model, by the ids of the calls.
+    /// model or node, by tool.
     async fn edited_on(
         &self,
         thread: &ThreadId,
@@ -118,8 +118,7 @@ impl ReadElsewhere {
                 if let ApprovalOutcome::Decided(decision) = record.outcome
                     && let Verdict::Edit { args } = decision.verdict
                 {
-                    let id = record.request.tool_call_id.to_string();
-                    edited.entry(id).or_default().push(hash(&args));
+                    edited.entry(record.request.tool).or_default().push(hash(&args));
                 }
             }
             if page.next.is_none() {

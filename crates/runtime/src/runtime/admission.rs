@@ -13,7 +13,7 @@ pub use keys::check_key;
 use super::core::Runtime;
 use super::execution::{ClaimAttempt, UnclaimedRun};
 use super::refusals::GivenAnswers;
-use crate::graph_source::{SourcedGraph, unversioned};
+use crate::graph_source::SourcedGraph;
 use crate::hosted::{AcceptedRun, ModeReceiver, Requester};
 use crate::thread_snapshot::ThreadSnapshot;
 use answers::AnsweredCheckpoint;
@@ -23,7 +23,7 @@ use weftwork_graph::run_loop::check_open;
 use weftwork_store::mailbox::{is_living_instance, is_terminated};
 use weftwork_store::{NewRun, RunRow, StoreError, invariants, mailbox, open_questions};
 use weftwork_types::port::{Clock, RunHandle};
-use weftwork_types::run::{Durability, RunInput, RunRef, RunRequest, RunStatus};
+use weftwork_types::run::{RunInput, RunRef, RunRequest, RunStatus};
 use weftwork_types::{InterruptId, RunId, Timestamp};
 
 /// The way in which a request is admitted.
@@ -66,11 +66,6 @@ impl Runtime {
         let found = self.resolve_on(&request.principal, &request.graph, &request.thread).await?;
         let SourcedGraph { id, graph, .. } = found;
         request.graph = id;
-        // A node finds the calls that it made by the checkpoint that it started from.
-        let is_sourced = unversioned(&request.graph) != request.graph;
-        if is_sourced && request.options.durability == Durability::Exit {
-            request.options.durability = Durability::Async;
-        }
         if self.0.context.shutdown.drains() {
             return Err(RuntimeError::Stopping);
         }

@@ -280,6 +280,13 @@ impl ReadyCall {
     pub fn tool_call_id(&self) -> &ToolCallId {
         &self.head.tool_call_id
     }
+
+    /// Returns the arguments with which the call is made, as they are shown; `None` if they are those of
+    /// a call, without what its tool completes and a person edits.
+    #[must_use]
+    pub fn changed_args(&self, call: &ToolCall) -> Option<&Value> {
+        (self.head.args != call.args).then(|| self.head.shown_args())
+    }
 }
 
 impl PendingCall {

@@ -161,6 +161,10 @@ pub struct Config {
     /// The folder of definitions of agents: by default the folder `agents` of the working directory, if
     /// there is one.
     pub agents: Option<Setting<PathBuf>>,
+    /// Where the code of function agents is executed. No file sets it: the program that has the
+    /// process of a sandbox does.
+    #[cfg(feature = "platform")]
+    pub sandbox: Option<weftwork_platform::Sandbox>,
     /// The assistants of other servers. The command line offers them as agents.
     pub remotes: Remotes,
     /// Limits of all runs of a thread together, of those that this process executes.
@@ -215,6 +219,8 @@ impl Config {
             rules: None,
             mcp: None,
             agents: None,
+            #[cfg(feature = "platform")]
+            sandbox: None,
             remotes: Remotes::default(),
             thread_budget: None,
             providers,
@@ -311,6 +317,8 @@ impl Config {
             rules,
             mcp: None,
             agents,
+            #[cfg(feature = "platform")]
+            sandbox: None,
             remotes: Remotes::default(),
             thread_budget,
             providers,

@@ -1,5 +1,6 @@
 //! The port between the run loop and the environment it runs in.
 
+use super::OwnCalls;
 use super::TaskContext;
 use crate::run_loop::call_book::CallBook;
 use serde_json::Value as Json;
@@ -139,6 +140,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) number: u32,
     /// Its signals.
     pub(crate) signals: &'a Arc<AttemptSignals>,
+    /// The tool calls that its node makes itself.
+    pub(crate) own_calls: &'a Arc<OwnCalls>,
 }
 
 /// Signals between an attempt of a task and the run loop: the time of the last heartbeat, and the

@@ -4,6 +4,7 @@
 mod environment;
 mod host;
 mod loop_context;
+mod own_calls;
 mod progress;
 mod recorder;
 mod run;
@@ -12,6 +13,7 @@ mod task;
 pub use environment::*;
 pub use host::*;
 pub(crate) use loop_context::*;
+pub(crate) use own_calls::*;
 pub(crate) use progress::*;
 pub(crate) use recorder::*;
 pub(crate) use run::*;

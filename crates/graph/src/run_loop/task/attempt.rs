@@ -117,7 +117,7 @@ impl TaskRunner {
             step: self.at.step,
             attempt,
             messages: 0.into(),
-            tool_calls: Mutex::default(),
+            own_calls: OnceLock::new(),
             muted: false.into(),
             graphs: 0.into(),
             failure: self.failure.clone(),

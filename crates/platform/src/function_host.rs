@@ -1,0 +1,286 @@
+//! Services for the code of function agents.
+
+use crate::agent::Agent;
+use crate::call::{ReadyCall, ToolCalled, call_one};
+use crate::definition::Grant;
+use crate::mode::RequestError;
+use crate::records::{RecordId, RecordKind, RecordRef, Records};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::sync::{Mutex, PoisonError};
+use tokio::sync::Notify;
+use weftwork_agents::Tools;
+use weftwork_graph::{Ctx, NodeError, NodeResult, Once};
+use weftwork_sandbox::{Host, HostError};
+use weftwork_types::BoxFuture;
+use weftwork_types::code::Fault;
+use weftwork_types::message::{Message, Role};
+
+/// Most characters of a line in the log of the operator.
+const LINE_CHARS_MAX: usize = 2_000;
+
+/// The services of a node, as its code may ask for them.
+pub(crate) struct FunctionHost<'n> {
+    agent: &'n Agent,
+    tools: &'n Tools,
+    ctx: &'n Ctx,
+    grants: &'n [Grant],
+    called: Mutex<Vec<ToolCalled>>,
+    /// The reason why the node has to stop, such as an open question.
+    stopped: Mutex<Option<NodeError>>,
+    has_stopped: Notify,
+}
+
+/// A request of code to a model.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum ModelRequest {
+    Text(String),
+    Whole(WholeRequest),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WholeRequest {
+    messages: Vec<ModelMessage>,
+    /// JSON Schema of the answer, which is a value then.
+    schema: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelMessage {
+    role: ModelRole,
+    content: String,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ModelRole {
+    System,
+    User,
+    Assistant,
+}
+
+type Answer<'a> = BoxFuture<'a, Result<Value, HostError>>;
+
+impl<'n> FunctionHost<'n> {
+    pub(crate) fn new(
+        agent: &'n Agent,
+        tools: &'n Tools,
+        ctx: &'n Ctx,
+        grants: &'n [Grant],
+    ) -> Self {
+        Self {
+            agent,
+            tools,
+            ctx,
+            grants,
+            called: Mutex::default(),
+            stopped: Mutex::default(),
+            has_stopped: Notify::new(),
+        }
+    }
+
+    /// Waits until the node has to stop. Ends once.
+    pub(crate) async fn until_stopped(&self) -> NodeError {
+        loop {
+            self.has_stopped.notified().await;
+            let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(error) = stopped {
+                return error;
+            }
+        }
+    }
+
+    /// Returns the calls of tools that ended, in the order of their ends.
+    pub(crate) fn called(&self) -> Vec<Value> {
+        let called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        called.iter().map(ToolCalled::shown).collect()
+    }
+
+    fn is_granted(&self, member: &str) -> bool {
+        let grant = match member {
+            "model" => Grant::Model,
+            "tools" => Grant::Tools,
+            "deliverables.list" | "deliverables.read" => Grant::Deliverables,
+            "emit" => Grant::Emit,
+            "log" => Grant::Log,
+            _ => return false,
+        };
+        self.grants.contains(&grant)
+    }
+
+    /// Stops the node for what it has to stop for; anything else is an error that the code can catch.
+    async fn answered<T>(&self, result: NodeResult<T>) -> Result<T, HostError> {
+        let error = match result {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        match error.try_into_fault() {
+            Ok(Fault { code, message, .. }) => Err(HostError { code, message }),
+            Err(stopped) => {
+                *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(stopped);
+                self.has_stopped.notify_one();
+                std::future::pending().await
+            }
+        }
+    }
+
+    fn call_tool(&self, mut args: Args) -> Answer<'_> {
+        let call = (|| {
+            let tool = args.text("ctx.tools", "the name of a tool")?;
+            let arguments = args.object("ctx.tools", "the arguments of the tool")?;
+            let known = self.agent.definition.tools.as_deref().unwrap_or_default();
+            if !known.contains(&tool) {
+                let known = known.join(", ");
+                let unknown = RequestError::Tool { agent: self.agent.slug.clone(), tool, known };
+                return Err(error_of(&unknown.fault()));
+            }
+            Ok(ReadyCall { tool, arguments: Value::Object(arguments) })
+        })();
+        // It gets its number here, in the order of the code, and not when it is polled.
+        let made = call.map(|call| call_one(self.tools, &call));
+        Box::pin(async move {
+            let called = self.answered(made?.await).await?;
+            let result = called.result().map_err(|fault| error_of(&fault));
+            self.called.lock().unwrap_or_else(PoisonError::into_inner).push(called);
+            result
+        })
+    }
+
+    async fn ask_model(&self, args: Args) -> Result<Value, HostError> {
+        let expected = "a text, or `{messages: [{role, content}], schema}`";
+        let request: ModelRequest = args.read("ctx.model", expected)?;
+        let request = match request {
+            ModelRequest::Whole(request) => request,
+            ModelRequest::Text(content) => {
+                let message = ModelMessage { role: ModelRole::User, content };
+                WholeRequest { messages: vec![message], schema: None }
+            }
+        };
+        let message = |ModelMessage { role, content }| {
+            let role = match role {
+                ModelRole::System => Role::System,
+                ModelRole::User => Role::User,
+                ModelRole::Assistant => Role::Assistant,
+            };
+            Message::text(self.ctx.message_id(), role, content)
+        };
+        let messages: Vec<Message> = request.messages.into_iter().map(message).collect();
+        let answer = match &request.schema {
+            Some(schema) => self.agent.ask_value(messages, schema, self.ctx).await,
+            None => {
+                let answer = self.agent.ask_quietly(messages, self.ctx).await;
+                answer.map(|message| Value::String(message.joined_text()))
+            }
+        };
+        self.answered(answer).await
+    }
+
+    /// Reads deliverables. What was read is on record: the code sees it again when it runs again.
+    async fn read_deliverables(&self, id: Option<String>) -> Result<Value, HostError> {
+        let once = Once::new("deliverables").with(json!(id)).reads();
+        let read = self.ctx.once(once, async |_| {
+            let owner = self.agent.owner(self.ctx).await?;
+            let records = Records::new(&*self.agent.store, &owner, self.ctx.clock().now());
+            let kind = RecordKind::Deliverable;
+            let thread = self.ctx.thread().clone();
+            let Some(id) = id else {
+                let all = records.list(kind, &thread).await.map_err(|error| error.fault())?;
+                return Ok(all.iter().map(|record| json!(record)).collect());
+            };
+            let at = RecordRef { kind, thread, id: RecordId::new(&id)? };
+            let record = records.read(&at).await.map_err(|error| error.fault())?;
+            let content = records.content(&record, None).await.map_err(|error| error.fault())?;
+            Ok(json!({"record": record, "content": content}))
+        });
+        self.answered(read.await).await
+    }
+}
+
+impl Host for FunctionHost<'_> {
+    fn call<'a>(&'a self, member: &'a str, args: Value) -> Answer<'a> {
+        let mut args = Args(match args {
+            Value::Array(args) => args,
+            _ => Vec::new(),
+        });
+        if !self.is_granted(member) {
+            let message = format!(
+                "`ctx.{member}` is not granted; `transport.function.grants` of the definition names what is"
+            );
+            let error = HostError { code: "W1055".to_owned(), message };
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        match member {
+            "tools" => self.call_tool(args),
+            "model" => Box::pin(self.ask_model(args)),
+            "emit" => {
+                self.ctx.emit(args.take());
+                Box::pin(std::future::ready(Ok(Value::Null)))
+            }
+            "log" => {
+                let line = match args.take() {
+                    Value::String(line) => line,
+                    other => other.to_string(),
+                };
+                let line: String = line.chars().take(LINE_CHARS_MAX).collect();
+                let line = self.ctx.calls().hidden.shape(&line);
+                tracing::info!(agent = self.agent.slug, line, "a function agent logs");
+                Box::pin(std::future::ready(Ok(Value::Null)))
+            }
+            "deliverables.list" => Box::pin(self.read_deliverables(None)),
+            _ => match args.text("ctx.deliverables.read", "the id of a deliverable") {
+                Ok(id) => Box::pin(self.read_deliverables(Some(id))),
+                Err(error) => Box::pin(std::future::ready(Err(error))),
+            },
+        }
+    }
+}
+
+/// The arguments of a call.
+struct Args(Vec<Value>);
+
+impl Args {
+    fn take(&mut self) -> Value {
+        if self.0.is_empty() { Value::Null } else { self.0.remove(0) }
+    }
+
+    fn text(&mut self, member: &'static str, expected: &str) -> Result<String, HostError> {
+        match self.take() {
+            Value::String(text) => Ok(text),
+            other => Err(wrong(member, &other, expected)),
+        }
+    }
+
+    fn object(
+        &mut self,
+        member: &'static str,
+        expected: &str,
+    ) -> Result<Map<String, Value>, HostError> {
+        match self.take() {
+            Value::Object(members) => Ok(members),
+            Value::Null => Ok(Map::new()),
+            other => Err(wrong(member, &other, expected)),
+        }
+    }
+
+    fn read<T: for<'de> Deserialize<'de>>(
+        mut self,
+        member: &'static str,
+        expected: &str,
+    ) -> Result<T, HostError> {
+        let value = self.take();
+        T::deserialize(&value).map_err(|_| wrong(member, &value, expected))
+    }
+}
+
+fn wrong(member: &'static str, found: &Value, expected: &str) -> HostError {
+    let found: String = found.to_string().chars().take(200).collect();
+    let message = format!("`{member}` was called with {found}; expected {expected}");
+    HostError { code: "W1033".to_owned(), message }
+}
+
+fn error_of(fault: &Fault) -> HostError {
+    HostError { code: fault.code.clone(), message: fault.message.clone() }
+}

@@ -1,0 +1,185 @@
+//! The rights that the process gives up.
+
+/// A layer that this machine does not have.
+#[derive(Debug)]
+pub struct Missing {
+    /// Name of the layer.
+    pub missing: &'static str,
+    /// The error of the system.
+    pub reason: String,
+}
+
+/// A layer of the confinement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// Limits of memory, processor time and files.
+    Rlimit,
+    /// No file, no connection.
+    Landlock,
+    /// No call of the system but a few.
+    Seccomp,
+}
+
+/// The layers in the order in which they are set up.
+pub const LAYERS: [Layer; 3] = [Layer::Rlimit, Layer::Landlock, Layer::Seccomp];
+
+#[cfg(not(target_os = "linux"))]
+/// Gives up rights, which this system has no way to do.
+pub fn confine(_: &[Layer]) -> Result<(), Missing> {
+    Err(Missing { missing: "Linux", reason: "this is another system".to_owned() })
+}
+
+#[cfg(target_os = "linux")]
+pub use linux::confine;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::{Layer, Missing};
+    use landlock::{
+        ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
+        RulesetStatus, Scope,
+    };
+    use rlimit::Resource;
+    use seccompiler::{
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+        SeccompRule, TargetArch, apply_filter_all_threads,
+    };
+    use std::collections::BTreeMap;
+
+    /// Most address space of the process in bytes. The values of the code have a limit of their own.
+    const ADDRESS_SPACE_BYTES: u64 = 2 << 30;
+    /// Most processor time in seconds, whatever the code's own limit is.
+    const CPU_SECONDS: u64 = 600;
+
+    /// Gives up files beyond the open pipes, connections, other processes, and most calls of the system.
+    ///
+    /// # Errors
+    /// The layer that is missing. The layers before it are set up.
+    pub fn confine(layers: &[Layer]) -> Result<(), Missing> {
+        for layer in layers {
+            match layer {
+                Layer::Rlimit => limit(&LIMITS)?,
+                Layer::Landlock => {
+                    forbid_files()?;
+                    // After `landlock`, which opens a file to be set up.
+                    limit(&[(Resource::NOFILE, 3)])?;
+                }
+                Layer::Seccomp => forbid_calls()?,
+            }
+        }
+        Ok(())
+    }
+
+    const LIMITS: [(Resource, u64); 4] = [
+        (Resource::AS, ADDRESS_SPACE_BYTES),
+        (Resource::CPU, CPU_SECONDS),
+        (Resource::CORE, 0),
+        (Resource::FSIZE, 0),
+    ];
+
+    fn limit(limits: &[(Resource, u64)]) -> Result<(), Missing> {
+        for (resource, most) in limits {
+            let missing =
+                |error: std::io::Error| Missing { missing: "rlimit", reason: error.to_string() };
+            resource.set(*most, *most).map_err(missing)?;
+        }
+        Ok(())
+    }
+
+    fn forbid_files() -> Result<(), Missing> {
+        let missing = |reason: String| Missing { missing: "landlock", reason };
+        // All files, on every kernel that has landlock; connections and scopes where it knows them.
+        let ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(ABI::V1))
+            .map_err(|error| missing(error.to_string()))?
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(ABI::V5))
+            .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(ABI::V4)))
+            .and_then(|ruleset| ruleset.scope(Scope::from_all(ABI::V6)))
+            .and_then(Ruleset::create);
+        let status = ruleset
+            .and_then(landlock::RulesetCreated::restrict_self)
+            .map_err(|error| missing(error.to_string()))?;
+        match status.ruleset {
+            RulesetStatus::NotEnforced => Err(missing("the kernel does not enforce it".to_owned())),
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+        }
+    }
+
+    /// Calls of the system that a program without files makes: memory, its pipes, its end.
+    const ALLOWED: &[i64] = &[
+        libc::SYS_read,
+        libc::SYS_readv,
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_close,
+        libc::SYS_brk,
+        libc::SYS_munmap,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
+        libc::SYS_futex,
+        libc::SYS_sched_yield,
+        libc::SYS_clock_gettime,
+        libc::SYS_clock_nanosleep,
+        libc::SYS_nanosleep,
+        libc::SYS_getrandom,
+        libc::SYS_gettid,
+        libc::SYS_rt_sigaction,
+        libc::SYS_rt_sigprocmask,
+        libc::SYS_rt_sigreturn,
+        libc::SYS_sigaltstack,
+        libc::SYS_restart_syscall,
+        libc::SYS_exit,
+        libc::SYS_exit_group,
+    ];
+
+    /// Calls that only an attack makes. They end the process.
+    const DEADLY: &[i64] = &[
+        libc::SYS_execve,
+        libc::SYS_execveat,
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_bpf,
+        libc::SYS_init_module,
+        libc::SYS_finit_module,
+        libc::SYS_kexec_load,
+        libc::SYS_mount,
+        libc::SYS_unshare,
+        libc::SYS_setns,
+        libc::SYS_io_uring_setup,
+        libc::SYS_userfaultfd,
+        libc::SYS_keyctl,
+    ];
+
+    fn forbid_calls() -> Result<(), Missing> {
+        let missing = |error: String| Missing { missing: "seccomp", reason: error };
+        let arch = TargetArch::try_from(std::env::consts::ARCH)
+            .map_err(|error| missing(error.to_string()))?;
+        let mut allowed: BTreeMap<i64, Vec<SeccompRule>> =
+            ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+        // Memory that holds data, and never code.
+        for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+            let exec = u64::from(libc::PROT_EXEC.unsigned_abs());
+            let is_data =
+                SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(exec), 0);
+            let rule = is_data.and_then(|is_data| SeccompRule::new(vec![is_data]));
+            allowed.insert(call, vec![rule.map_err(|error| missing(error.to_string()))?]);
+        }
+        let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+        let deadly = DEADLY.iter().map(|call| (*call, Vec::new())).collect();
+        // Of two filters the stricter action counts.
+        for (rules, otherwise, matched) in [
+            (deadly, SeccompAction::Allow, SeccompAction::KillProcess),
+            (allowed, refused, SeccompAction::Allow),
+        ] {
+            let filter = SeccompFilter::new(rules, otherwise, matched, arch)
+                .map_err(|error| missing(error.to_string()))?;
+            let program =
+                BpfProgram::try_from(filter).map_err(|error| missing(error.to_string()))?;
+            apply_filter_all_threads(&program).map_err(|error| missing(error.to_string()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! The side of the program: starts a process for each call, and answers what it asks for.
+
+use crate::error::{LimitKind, SandboxError};
+use crate::frame::{self, MARGIN_BYTES};
+use crate::host::{Host, HostError};
+use crate::message::{FromProcess, Script, ScriptFailure, ToProcess};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesOrdered;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+use weftwork_types::port::Clock;
+
+/// Time after the limit of a call within which its process may say that it stopped by itself.
+const GRACE: Duration = Duration::from_millis(250);
+
+/// A program whose processes execute code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sandbox {
+    program: PathBuf,
+    args: Vec<OsString>,
+}
+
+impl Sandbox {
+    /// Creates a sandbox whose processes are of a program that calls [`main`](crate::main) when it is
+    /// started with these arguments.
+    #[must_use]
+    pub fn new(
+        program: impl Into<PathBuf>,
+        args: impl IntoIterator<Item = impl Into<OsString>>,
+    ) -> Self {
+        Self { program: program.into(), args: args.into_iter().map(Into::into).collect() }
+    }
+
+    /// Executes code, and returns the result of its function.
+    ///
+    /// # Errors
+    /// [`SandboxError`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the process, and drops the calls to the host that are under way.
+    pub async fn run(
+        &self,
+        script: &Script,
+        host: &dyn Host,
+        clock: &dyn Clock,
+    ) -> Result<Value, SandboxError> {
+        let mut process = self.start()?;
+        let limit = Duration::from_millis(script.limits.timeout_ms).saturating_add(GRACE);
+        let talk = process.talk(script, host);
+        tokio::select! {
+            ended = talk => ended,
+            () = clock.sleep(limit) => Err(SandboxError::Limit { limit: LimitKind::Time }),
+        }
+    }
+
+    fn start(&self) -> Result<Process, SandboxError> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).env_clear().current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.kill_on_drop(true).spawn().map_err(SandboxError::Start)?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let (stdin, stdout) =
+            pipes.ok_or_else(|| SandboxError::Start(io::ErrorKind::BrokenPipe.into()))?;
+        Ok(Process { child, stdin: Some(stdin), stdout })
+    }
+}
+
+/// A process of a call.
+struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: ChildStdout,
+}
+
+/// A call to the host that was answered.
+struct Answered {
+    id: u32,
+    answer: Result<Value, HostError>,
+}
+
+impl Process {
+    async fn talk(&mut self, script: &Script, host: &dyn Host) -> Result<Value, SandboxError> {
+        let most = script.limits.output_bytes.saturating_add(MARGIN_BYTES);
+        match self.receive(most).await? {
+            FromProcess::Ready => {}
+            FromProcess::Unavailable { missing, reason } => {
+                return Err(SandboxError::Unavailable { missing, reason });
+            }
+            _ => return Err(broken("it did not say that it is ready")),
+        }
+        let stdin = self.stdin.take().ok_or_else(|| broken("it was used before"))?;
+        let (send, receive) = mpsc::unbounded_channel();
+        let first = ToProcess::Script(Box::new(script.clone()));
+        send.send(encoded(&first)?).map_err(|_| broken("it does not read"))?;
+        // Beside reading: the process may be writing while it is written to.
+        let writing = write_all(stdin, receive);
+        let answering = self.answer(most, host, &send);
+        tokio::select! {
+            ended = answering => ended,
+            error = writing => Err(error),
+        }
+    }
+
+    /// Answers calls until the code has ended.
+    async fn answer(
+        &mut self,
+        most: usize,
+        host: &dyn Host,
+        send: &mpsc::UnboundedSender<Vec<u8>>,
+    ) -> Result<Value, SandboxError> {
+        let mut calls = FuturesOrdered::new();
+        let mut frames = Frames::default();
+        loop {
+            tokio::select! {
+                frame = frames.next(&mut self.stdout, most) => {
+                    let frame = match frame {
+                        Ok(frame) => frame,
+                        Err(error) => return Err(self.ended(error).await),
+                    };
+                    match serde_json::from_slice(&frame) {
+                        Ok(FromProcess::Call { id, member, args }) => {
+                            calls.push_back(async move {
+                                Answered { id, answer: host.call(&member, args).await }
+                            });
+                        }
+                        Ok(FromProcess::Done { value }) => return Ok(value),
+                        Ok(FromProcess::Failed { failure }) => return Err(failure.into()),
+                        Ok(_) => return Err(broken("it said that it is ready once more")),
+                        Err(error) => return Err(broken(&error.to_string())),
+                    }
+                }
+                Some(Answered { id, answer }) = calls.next() => {
+                    let reply = ToProcess::Reply { id, answer };
+                    send.send(encoded(&reply)?).map_err(|_| broken("it does not read"))?;
+                }
+            }
+        }
+    }
+
+    async fn receive(&mut self, most: usize) -> Result<FromProcess, SandboxError> {
+        match Frames::default().next(&mut self.stdout, most).await {
+            Ok(frame) => serde_json::from_slice(&frame).map_err(|error| broken(&error.to_string())),
+            Err(error) => Err(self.ended(error).await),
+        }
+    }
+
+    /// Returns why the process stopped talking.
+    async fn ended(&mut self, error: io::Error) -> SandboxError {
+        if error.kind() == io::ErrorKind::FileTooLarge {
+            return SandboxError::Limit { limit: LimitKind::Output };
+        }
+        match self.child.wait().await {
+            Ok(status) => SandboxError::Broken { reason: status.to_string() },
+            Err(error) => SandboxError::Broken { reason: error.to_string() },
+        }
+    }
+}
+
+/// The messages of a process, of which a part may have arrived when a reader stops waiting.
+#[derive(Debug, Default)]
+struct Frames {
+    buffer: Vec<u8>,
+}
+
+impl Frames {
+    /// Returns the next message. Cancel safe.
+    async fn next(&mut self, from: &mut ChildStdout, most: usize) -> io::Result<Vec<u8>> {
+        loop {
+            if let Some((length, rest)) = self.buffer.split_first_chunk::<4>() {
+                let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+                if length > most {
+                    return Err(io::ErrorKind::FileTooLarge.into());
+                }
+                if let Some(frame) = rest.get(..length) {
+                    let frame = frame.to_vec();
+                    self.buffer.drain(..4 + length);
+                    return Ok(frame);
+                }
+            }
+            if from.read_buf(&mut self.buffer).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+/// Writes messages until the process does not read any more. A process that has ended may have said why.
+async fn write_all(
+    mut stdin: ChildStdin,
+    mut receive: mpsc::UnboundedReceiver<Vec<u8>>,
+) -> SandboxError {
+    while let Some(frame) = receive.recv().await {
+        if stdin.write_all(&frame).await.is_err() {
+            break;
+        }
+    }
+    std::future::pending().await
+}
+
+fn encoded(message: &ToProcess) -> Result<Vec<u8>, SandboxError> {
+    let frame = frame::encode(message).map_err(|error| broken(&error.to_string()))?;
+    match frame.len() > frame::MESSAGE_BYTES_MAX {
+        true => Err(SandboxError::Limit { limit: LimitKind::Memory }),
+        false => Ok(frame),
+    }
+}
+
+fn broken(reason: &str) -> SandboxError {
+    SandboxError::Broken { reason: reason.to_owned() }
+}
+
+impl From<ScriptFailure> for SandboxError {
+    fn from(failure: ScriptFailure) -> Self {
+        match failure {
+            ScriptFailure::Invalid { reason } => Self::Invalid { reason },
+            ScriptFailure::Thrown { message, stack } => Self::Thrown { message, stack },
+            ScriptFailure::Limit { limit } => Self::Limit { limit },
+            ScriptFailure::NeverEnds => Self::NeverEnds,
+        }
+    }
+}

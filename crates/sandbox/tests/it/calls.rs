@@ -1,0 +1,76 @@
+//! Calls of the host.
+
+use crate::{Echo, run, script};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use weftwork_sandbox::{Host, HostError, NoHost};
+use weftwork_types::BoxFuture;
+
+#[tokio::test]
+async fn a_call_has_its_arguments_and_its_answer() {
+    let code = "async function handler(input, ctx) {
+        ctx.log('begin');
+        const one = await ctx.tools('math/add', { a: 1 });
+        const [two, three] = await Promise.all([ctx.store.get(['n'], 'k'), ctx.agents.call('x', {})]);
+        return [one, two, three];
+    }";
+    let host = Echo::default();
+    let found = run(&script(code), &host).await.expect("runs");
+    let asked = host.0.lock().expect("not poisoned").clone();
+    let members: Vec<&str> = asked.iter().map(|(member, _)| member.as_str()).collect();
+    assert_eq!(members, ["log", "tools", "store.get", "agents.call"]);
+    assert_eq!(found, json!([["math/add", {"a": 1}], [["n"], "k"], ["x", {}]]));
+}
+
+#[tokio::test]
+async fn what_is_not_granted_is_refused_by_name_and_can_be_caught() {
+    let code = "async function handler(input, ctx) {
+        const names = [];
+        const visit = async (of, path) => {
+            for (const [name, member] of Object.entries(of)) {
+                if (typeof member !== 'function') { await visit(member, [...path, name]); continue; }
+                try { await member(); names.push('granted'); } catch (error) { names.push([error.code, error.message, error instanceof Error]); }
+            }
+        };
+        await visit(ctx, []);
+        return names;
+    }";
+    let found = run(&script(code), &NoHost).await.expect("runs");
+    let refused = found.as_array().expect("a list");
+    assert_eq!(refused.len(), 12);
+    for one in refused {
+        assert_eq!(one[0], "W1055");
+        assert!(one[1].as_str().is_some_and(|text| text.ends_with("is not granted")), "{one}");
+        assert_eq!(one[2], true);
+    }
+}
+
+/// A host that answers its first call last.
+#[derive(Debug, Default)]
+struct Late {
+    begun: AtomicUsize,
+    second: tokio::sync::Notify,
+}
+
+impl Host for Late {
+    fn call<'a>(&'a self, _: &'a str, _: Value) -> BoxFuture<'a, Result<Value, HostError>> {
+        Box::pin(async move {
+            match self.begun.fetch_add(1, Ordering::SeqCst) {
+                0 => self.second.notified().await,
+                _ => self.second.notify_one(),
+            }
+            Ok(Value::Null)
+        })
+    }
+}
+
+/// Answers arrive in the order of the calls, so that code makes the same calls when it runs again.
+#[tokio::test]
+async fn calls_overlap_and_their_answers_keep_their_order() {
+    let code = "async function handler(input, ctx) {
+        const ended = [];
+        await Promise.all([0, 1, 2].map((n) => ctx.tools('t').then(() => ended.push(n))));
+        return ended;
+    }";
+    assert_eq!(run(&script(code), &Late::default()).await.expect("runs"), json!([0, 1, 2]));
+}
