@@ -8,10 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weftwork::config::{Flags, Origin, Setting, StorePlace};
 use weftwork::graph::{CompiledGraph, SystemClock};
-use weftwork::platform::Sandbox;
-use weftwork::runtime::{Recovery, Runtime, delete_remote_threads};
+use weftwork::platform::{AGENTS, Definitions, Sandbox};
+use weftwork::runtime::{Recovery, Runtime, delete_remote_threads, unversioned};
 use weftwork::store::{RunRow, Store, StoreError, ThreadRow, invariants};
 use weftwork::testing::ScriptedModel;
+use weftwork::types::port::Clock as _;
 use weftwork::types::run::{Durability, Multitask, RunOutcome, RunStatus};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{AgentDef, App, AppBuilder, Config};
@@ -124,8 +125,22 @@ impl CommandContext {
         moved
     }
 
-    /// Says which definitions of agents have problems.
+    /// Says that an agent of the program has the slug of a definition.
+    pub fn note_name(&self, slug: &str) {
+        let of_program = self.agents.iter().find(|of| !of.is_defined() && of.name() == slug);
+        if let Some(agent) = of_program {
+            self.terminal.note(format_args!(
+                "warning: the slug {slug} is also the name of the agent {}, which commands and clients get by it; ask the definition by `weft agents run {slug}` or as `agents:{slug}`, or choose another slug",
+                agent.id()
+            ));
+        }
+    }
+
+    /// Says which definitions of agents have problems, or the name of another agent.
     pub fn note_problems(&self) {
+        for agent in self.agents.iter().filter(|agent| agent.is_defined()) {
+            self.note_name(agent.name());
+        }
         for file in &self.broken_definitions {
             self.terminal.note(format_args!(
                 "the definition {file} has problems; its last version in the store is used, if there is one; `weft agents check` shows the problems"
@@ -133,9 +148,36 @@ impl CommandContext {
         }
     }
 
-    /// Finds an agent by name or id.
-    pub fn agent(&self, name: &str) -> Result<&AgentDef, CliError> {
-        Ok(weftwork::find_agent(&self.agents, name)?)
+    /// Finds an agent by name or id. The id of a defined agent that has no file here is one of the
+    /// store: that of a row, or of a thread that goes on with a version there.
+    pub fn agent(&self, name: &str) -> Result<AgentDef, CliError> {
+        match weftwork::find_agent(&self.agents, name) {
+            Ok(agent) => Ok(agent.clone()),
+            Err(unknown) => match unversioned(name).strip_prefix(AGENTS) {
+                Some(slug) => Ok(AgentDef::of_row(slug)),
+                None => Err(unknown.into()),
+            },
+        }
+    }
+
+    /// Finds an agent by name or id, also by the slug of a row of the store.
+    pub async fn find_agent(&self, name: &str) -> Result<AgentDef, CliError> {
+        let unknown = match self.agent(name) {
+            Ok(agent) => return Ok(agent),
+            Err(unknown) => unknown,
+        };
+        if self.is_new() {
+            return Err(unknown);
+        }
+        let store = self.store()?;
+        let model = Arc::new(ScriptedModel::rules());
+        let agents = self.config.define_agents(Definitions::default(), model, Arc::clone(&store));
+        let now = SystemClock::new().now();
+        agents.keep_versions(&*store, now).await.map_err(weftwork::Error::from)?;
+        match agents.definition(&Principal::local(), name) {
+            Some(_) => Ok(AgentDef::of_row(name)),
+            None => Err(unknown),
+        }
     }
 
     /// Opens the store.
@@ -254,9 +296,9 @@ impl CommandContext {
     /// Opens a runtime that hosts the graph of one agent, to follow its runs and to change the state
     /// of its threads. The model of the agent is scripted and not called.
     pub async fn reader(&self, agent: &str, store: Arc<dyn Store>) -> Result<Runtime, CliError> {
-        let id = self.agent(agent)?.id();
-        let graph = self.graph_of(agent)?;
-        Ok(Runtime::builder(store).graph(id, graph).open().await?)
+        let agent = self.agent(agent)?;
+        let graph = agent.compile(Arc::new(ScriptedModel::rules()))?;
+        Ok(Runtime::builder(store).graph(agent.id(), graph).open().await?)
     }
 
     /// Compiles all agents, so that the operator's rules are compared with the tools of all agents, and

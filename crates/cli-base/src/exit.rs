@@ -83,6 +83,9 @@ impl Exit {
             "W0719" => Self::NotConfigured,
             _ if code.starts_with("W07") => Self::Usage,
             "W0806" | "W0807" => Self::Usage,
+            // Refused requests to agents. Nothing was made.
+            "W1012" | "W1020" | "W1021" | "W1022" | "W1023" => Self::Usage,
+            "W1030" | "W1031" | "W1032" | "W1033" | "W1034" | "W1038" => Self::Usage,
             "W0901" | "W0902" | "W0903" | "W0911" | "W0913" => Self::Usage,
             _ => Self::Failed,
         }
@@ -123,6 +126,9 @@ mod tests {
             ("W0427", Exit::Usage),
             ("W0704", Exit::Usage),
             ("W0307", Exit::Failed),
+            ("W1012", Exit::Usage),
+            ("W1033", Exit::Usage),
+            ("W1024", Exit::Failed),
         ] {
             assert_eq!(Exit::of_code(code), exit, "{code}");
         }

@@ -157,6 +157,9 @@ async fn host_until<T>(
     if !context.lasting {
         terminal.note("threads are lost when the server stops; keep them with --store sqlite:FILE");
     }
+    for problem in app.defined_agents().conflicts() {
+        terminal.note(problem);
+    }
     let described = app.agents().iter().filter(|agent| !agent.description().is_empty());
     let server = Server::new(app.runtime().clone()).platform(Arc::new(app.platform()));
     let server =
@@ -170,7 +173,7 @@ async fn host_until<T>(
         closed.await.unwrap_or_default();
     });
     let mut server = tokio::spawn(server);
-    let mut search = Search::new(&app, terminal);
+    let mut search = Search::new(&app, context);
     let mut stop = pin!(stop);
     let ended = loop {
         tokio::select! {

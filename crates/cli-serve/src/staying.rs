@@ -1,12 +1,16 @@
 //! Parts of the commands that run until a signal stops them: the search for runs that no process
-//! executes, and the drain at the end.
+//! executes and for changed definitions, and the drain at the end.
 
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use weftwork::App;
+use weftwork::config::{Origin, Setting};
 use weftwork::graph::RuntimeError;
+use weftwork::platform::Definitions;
 use weftwork::types::port::RunHandle;
+use weftwork::{App, Config};
 use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::signals::{Signal, Signals, exit_at_once};
 use weftwork_cli_base::terminal::Terminal;
 
@@ -16,19 +20,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Code of the error of a store whose file was replaced, deleted or made unreadable.
 const FILE_CHANGED: &str = "W0219";
 
-/// The search for runs that no process executes.
+/// Number of searches between two looks for changed definitions.
+const LOOKS_BETWEEN: u32 = 4;
+
+/// The search for runs that no process executes, and for definitions that have changed.
 pub(super) struct Search<'a> {
     app: &'a App,
+    config: &'a Config,
     terminal: &'a Terminal,
+    looks: u32,
     every: Interval,
     problem: Option<String>,
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(app: &'a App, terminal: &'a Terminal) -> Self {
+    pub(super) fn new(app: &'a App, context: &'a CommandContext) -> Self {
         let mut every = interval(LOOK_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { app, terminal, every, problem: None }
+        let CommandContext { config, terminal, .. } = context;
+        Self { app, config, terminal, looks: 0, every, problem: None }
     }
 
     /// Waits until it is time to look. Cancel safe.
@@ -60,11 +70,62 @@ impl<'a> Search<'a> {
         }
     }
 
-    async fn recover_and_wake(&self) -> Result<Vec<RunHandle>, RuntimeError> {
+    async fn recover_and_wake(&mut self) -> Result<Vec<RunHandle>, RuntimeError> {
         let mut handles = self.app.runtime().recover().await?;
         handles.extend(self.app.runtime().wake().await?);
+        self.looks = (self.looks + 1) % LOOKS_BETWEEN;
+        if self.looks == 0 {
+            self.follow_definitions().await?;
+        }
         Ok(handles)
     }
+
+    /// Takes over definitions of the store that have changed, and reads those of files again if that
+    /// was requested.
+    async fn follow_definitions(&self) -> Result<(), RuntimeError> {
+        let agents = self.app.defined_agents();
+        let now = self.app.runtime().clock().now();
+        let read = || read_definitions(self.config, self.terminal);
+        if agents.follow(&**self.app.store(), now, read).await?.is_change() {
+            note_changed(self.app, self.terminal);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the definitions of files, and prints their problems. `None` if the folder cannot be read.
+pub(super) fn read_definitions(config: &Config, terminal: &Terminal) -> Option<Definitions> {
+    // The first definition makes the folder.
+    let folder = PathBuf::from("agents");
+    let is_made = config.agents.is_none() && folder.is_dir();
+    let made = is_made.then(|| {
+        let agents = Some(Setting { value: folder, origin: Origin::Default });
+        Config { agents, ..config.clone() }
+    });
+    let read = match made.as_ref().unwrap_or(config).read_definitions() {
+        Ok(read) => read,
+        Err(error) => {
+            terminal.note(format_args!("the agents stay as they are: {error}"));
+            return None;
+        }
+    };
+    for problem in &read.problems {
+        terminal.note(problem);
+    }
+    if !read.problems.is_empty() {
+        terminal.note("agents with problems stay as they were");
+    }
+    Some(read)
+}
+
+/// Prints that definitions have changed, and those that are rows and files at once.
+pub(super) fn note_changed(app: &App, terminal: &Terminal) {
+    let agents = app.defined_agents();
+    for problem in agents.conflicts() {
+        terminal.note(problem);
+    }
+    let count = agents.definitions(app.principal()).len();
+    terminal.note(format_args!("definitions changed: {count} agents"));
 }
 
 /// Stops the execution of runs in order; a further signal ends the process at once. Runs that did

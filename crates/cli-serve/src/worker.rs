@@ -45,7 +45,7 @@ pub async fn worker(args: &Worker, context: &CommandContext) -> Result<Exit, Cli
     let mut active =
         Active { app: &app, terminal, json: args.json, runs: BTreeSet::new(), unwritten: false };
     let mut ends = FuturesUnordered::new();
-    let mut search = Search::new(&app, terminal);
+    let mut search = Search::new(&app, context);
     loop {
         tokio::select! {
             biased;

@@ -2,14 +2,14 @@
 
 use crate::mode::RequestError;
 use crate::records::{
-    Edit, Form, Merge, NewVersion, Record, RecordError, RecordId, RecordKind, RecordRef, Records,
-    VersionContent,
+    Author, Edit, Form, Merge, NewVersion, Record, RecordError, RecordId, RecordKind, RecordRef,
+    Records, VersionContent, version_writes,
 };
 use serde_json::{Value, json};
 use weftwork_store::StoreError;
-use weftwork_types::ThreadId;
 use weftwork_types::code::Fault;
 use weftwork_types::task::{Mode, Payload};
+use weftwork_types::{ThreadId, Timestamp};
 
 /// Names of all actions.
 const NAMES: &str = "create, read, list, edit, rerun, set_current, copy_version, delete_version, merge_versions, delete";
@@ -121,6 +121,45 @@ pub(crate) struct Forms<'a> {
     pub(crate) of: &'a (dyn Fn(Option<&str>) -> Result<Form, RecordError> + Sync),
 }
 
+/// A record to be created.
+struct NewRecord {
+    at: RecordRef,
+    new: NewVersion,
+}
+
+impl NewRecord {
+    fn of(
+        kind: RecordKind,
+        thread: &ThreadId,
+        payload: &Payload,
+        new_id: &RecordId,
+        forms: Forms<'_>,
+    ) -> Self {
+        let id = id_of(kind, payload).unwrap_or_else(|_| new_id.clone());
+        let new = NewVersion {
+            title: payload.title.clone().unwrap_or_default(),
+            content: content_of(payload),
+            agent: forms.agent.map(str::to_owned),
+            ..NewVersion::default()
+        };
+        Self { at: RecordRef { kind, thread: thread.clone(), id }, new }
+    }
+}
+
+/// Checks a record to be created, before there is a conversation for it.
+pub(crate) fn check_create(
+    kind: RecordKind,
+    thread: &ThreadId,
+    payload: &Payload,
+    new_id: &RecordId,
+    forms: Forms<'_>,
+) -> Result<(), ActionError> {
+    let NewRecord { at, new } = NewRecord::of(kind, thread, payload, new_id, forms);
+    let author = Author { subject: "", at: Timestamp(0), unique: "" };
+    version_writes(&at, &new, &(forms.of)(forms.agent)?, author)?;
+    Ok(())
+}
+
 /// Reads or changes records.
 pub(crate) async fn act(
     records: &Records<'_>,
@@ -136,20 +175,13 @@ pub(crate) async fn act(
         return Ok(all.iter().map(|record| json!(record)).collect());
     }
     if action == RecordAction::Create {
-        let id = id_of(kind, payload).unwrap_or(new_id.clone());
-        let at = RecordRef { kind, thread: thread.clone(), id };
+        let NewRecord { at, new } = NewRecord::of(kind, thread, payload, &new_id, forms);
         // The new id of a request that is repeated is that of the record which it made before.
         if at.id == new_id
             && let Some(record) = found(records.read(&at).await)?
         {
             return shown(records, &record, None).await;
         }
-        let new = NewVersion {
-            title: payload.title.clone().unwrap_or_default(),
-            content: content_of(payload),
-            agent: forms.agent.map(str::to_owned),
-            ..NewVersion::default()
-        };
         let record = records.create(&at, &new, &(forms.of)(forms.agent)?).await?;
         return shown(records, &record, None).await;
     }

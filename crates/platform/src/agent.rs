@@ -6,6 +6,7 @@ use crate::mode::RequestError;
 use crate::records::{
     Author, ContentFormat, Form, NewVersion, RecordId, RecordKind, RecordRef, version_writes,
 };
+use crate::skills::Skill;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub(crate) struct Agent {
     pub(crate) context: Option<Template>,
     /// Files that its sources name.
     pub(crate) files: Vec<FileText>,
+    pub(crate) skills: Vec<Skill>,
     pub(crate) model: Arc<dyn ChatModel>,
     /// Checker of the input, if the definition has a schema of it.
     pub(crate) input: Option<Checker>,

@@ -16,10 +16,13 @@ mod function_host;
 mod mode;
 mod platform;
 pub mod records;
+mod rows;
 mod runner;
+mod skills;
 mod source;
 mod state;
 mod task_list;
+mod turns;
 mod versions;
 
 pub use definition::{
@@ -28,10 +31,11 @@ pub use definition::{
     ExternalProtocol, ExternalTransport, FileText, FunctionTransport, Grant, HealthCheck, Llm,
     Location, Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, RunBudget,
     Source, SourceKind, ToolMode, Transport, TransportKind, diff_lines, read_definition,
-    read_definitions, read_folder, schema,
+    read_definitions, read_folder, read_texts, schema,
 };
 pub use mode::RequestError;
 pub use platform::HostedAgents;
+pub use rows::{Followed, NewRow, RowCondition, RowError, RowWriter};
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};
 pub use versions::VersionInfo;

@@ -3,20 +3,22 @@
 use crate::action::{self, Action, ActionError, Forms, RecordAction};
 use crate::mode::{self, RequestError};
 use crate::records::{
-    Conversation, ConversationQuery, NewConversation, RecordError, RecordId, RecordKind, RecordRef,
-    Records, TITLE_CHARS_MAX, agent_of_thread, conversations, erase_conversation,
-    export_conversation, find_thread, open_conversation, read_conversation,
+    Conversation, ConversationQuery, NewConversation, RecordCache, RecordError, RecordId,
+    RecordKind, RecordRef, Records, TITLE_CHARS_MAX, agent_of_thread, conversations,
+    erase_conversation, export_conversation, find_thread, open_conversation, read_conversation,
 };
+use crate::rows::{NewRow, RowCondition, RowError, RowWriter};
 use crate::source::{AGENTS, Agents};
 use crate::task_list;
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_runtime::{EndedRun, Runtime};
-use weftwork_store::open_questions;
+use weftwork_store::{StoreError, open_questions};
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::message::Message;
-use weftwork_types::port::{AgentSummary, Platform, TaskCaller};
+use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
 use weftwork_types::run::{RunOptions, RunOutcome};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 use weftwork_types::{BoxFuture, Principal, ThreadId};
@@ -29,6 +31,7 @@ const CONVERSATIONS_MAX: usize = 1_000;
 pub struct HostedAgents {
     runtime: Runtime,
     agents: Agents,
+    records: Arc<RecordCache>,
 }
 
 /// A request that was checked.
@@ -54,11 +57,12 @@ impl HostedAgents {
     /// Creates the platform of a runtime whose graph source is these agents.
     #[must_use]
     pub fn new(runtime: Runtime, agents: Agents) -> Self {
-        Self { runtime, agents }
+        Self { runtime, agents, records: Arc::default() }
     }
 
     fn records<'a>(&'a self, who: &'a Principal) -> Records<'a> {
-        Records::new(&**self.runtime.store(), who, self.runtime.clock().now())
+        let now = self.runtime.clock().now();
+        Records::new(&**self.runtime.store(), who, now).cached(&self.records)
     }
 
     /// Finds the agent of a request, its mode, and the records that it names.
@@ -194,15 +198,6 @@ impl HostedAgents {
         let TaskRequest { agent, user_message, payload, input: given, .. } = request;
         let slug = agent.strip_prefix(AGENTS).unwrap_or(&agent);
         let Checked { mode, conversation, thread, .. } = checked;
-        let opened = NewConversation {
-            id: conversation.clone(),
-            title: payload.title.clone().or_else(|| title_of(&user_message)),
-            agent: Some(slug.to_owned()),
-            graph: None,
-        };
-        self.open(who, opened).await?;
-        self.check_waiting(who, thread, by.idempotency_key.as_deref()).await?;
-        let opened = self.runtime.thread_for(who, &format!("{AGENTS}{slug}"), thread.as_str());
         let message = match &by.idempotency_key {
             Some(key) => Message::user_of_request(user_message.clone(), key),
             None => Message::user(user_message.clone()),
@@ -219,13 +214,24 @@ impl HostedAgents {
             None if *mode != Mode::Converse && is_declared() => input["input"] = json!({}),
             None => {}
         }
+        let runs = self.runtime.thread_for(who, &format!("{AGENTS}{slug}"), thread.as_str());
+        let runs = runs.map_err(fault)?;
+        self.check_first(who, slug, thread, &input).await?;
+        let opened = NewConversation {
+            id: conversation.clone(),
+            title: payload.title.clone().or_else(|| title_of(&user_message)),
+            agent: Some(slug.to_owned()),
+            graph: None,
+        };
+        self.open(who, opened).await?;
+        self.check_waiting(who, thread, by.idempotency_key.as_deref()).await?;
         // A conversation may be continued by another agent: all have the same state.
         let options = RunOptions {
             other_graph: true,
             idempotency_key: by.idempotency_key.clone(),
             ..RunOptions::default()
         };
-        let run = opened.map_err(fault)?.with_options(options).start(input);
+        let run = runs.with_options(options).start(input);
         let started = run.caller(by.caller.clone()).begin().await.map_err(fault)?;
         if payload.stream == Some(true) {
             let run = started.run().clone();
@@ -236,6 +242,24 @@ impl HostedAgents {
         }
         let ended = started.await;
         Ok(self.response(who, checked, &ended).await)
+    }
+
+    /// Checks the input of the first request of a conversation, so that a refused one leaves none. That
+    /// of a later one is checked by the version with which the conversation goes on.
+    async fn check_first(
+        &self,
+        who: &Principal,
+        slug: &str,
+        thread: &ThreadId,
+        input: &Value,
+    ) -> Result<(), Fault> {
+        match self.runtime.store().thread(who, thread).await {
+            Err(StoreError::NotFound { .. }) => {}
+            found => return found.map(drop).map_err(|error| error.fault()),
+        }
+        let Some(folder) = self.agents.definition(who, slug) else { return Ok(()) };
+        let graph = self.agents.compile(&folder).map_err(|problem| problem.fault())?;
+        graph.check_input(input)
     }
 
     /// Refuses a request in a conversation that waits for an answer, unless it repeats the one of its
@@ -317,11 +341,15 @@ impl HostedAgents {
         warnings.extend(self.other_version(who, metadata).map(Value::from));
         for kind in [RecordKind::Plan, RecordKind::Deliverable] {
             let Some(Value::Object(known)) = metadata.get_mut(kind.name()) else { continue };
-            let records = self.records(who);
-            let Ok(all) = records.list(kind, &run.thread).await else { continue };
             let id = known.get("id").cloned().unwrap_or_default();
-            let record = all.iter().find(|record| json!(record.at.id) == id);
-            let version = record.and_then(|record| {
+            let Ok(named) = RecordId::new(id.as_str().unwrap_or_default()) else { continue };
+            let at = RecordRef { kind, thread: run.thread.clone(), id: named };
+            let record = match self.records(who).read(&at).await {
+                Ok(record) => Some(record),
+                Err(RecordError::Store(StoreError::NotFound { .. })) => None,
+                Err(_) => continue,
+            };
+            let version = record.as_ref().and_then(|record| {
                 let is_of_run =
                     |version: &&crate::records::Version| version.run.as_ref() == Some(&run.run);
                 record.versions.iter().rev().find(is_of_run)
@@ -336,7 +364,8 @@ impl HostedAgents {
                 warnings.push(Value::from(text));
             }
             // A person edited the record while the run made its version.
-            let unmerged = record.map(crate::records::Record::unmerged).unwrap_or_default();
+            let unmerged = record.as_ref().map(crate::records::Record::unmerged);
+            let unmerged = unmerged.unwrap_or_default();
             for number in unmerged {
                 warnings.push(Value::from(format!(
                     "version {number} of {} `{}` is not part of the current one; merge the two, or make it current",
@@ -397,7 +426,18 @@ impl HostedAgents {
         request: RecordRequest<'_>,
     ) -> TaskResponse {
         let RecordRequest { kind, action, agent, payload, key } = request;
+        let records = self.records(who);
+        let forms = Forms { agent, of: &|agent| self.agents.form(who, agent, kind) };
+        let thread = &checked.thread;
+        let new_id = match key {
+            Some(key) => RecordId::derived(&["weft:request", key]),
+            None => RecordId::derived(&[&format!("{:032x}", self.runtime.clock().unique())]),
+        };
         if action == RecordAction::Create {
+            // A refused record leaves no conversation.
+            if let Err(error) = action::check_create(kind, thread, payload, &new_id, forms) {
+                return failure(checked.mode, &error.fault(), Map::new());
+            }
             let new = NewConversation {
                 id: checked.conversation.clone(),
                 title: payload.title.clone(),
@@ -408,13 +448,6 @@ impl HostedAgents {
                 return failure(checked.mode, &fault, Map::new());
             }
         }
-        let records = self.records(who);
-        let forms = Forms { agent, of: &|agent| self.agents.form(who, agent, kind) };
-        let thread = &checked.thread;
-        let new_id = match key {
-            Some(key) => RecordId::derived(&["weft:request", key]),
-            None => RecordId::derived(&[&format!("{:032x}", self.runtime.clock().unique())]),
-        };
         match action::act(&records, kind, action, thread, payload, new_id, forms).await {
             Ok(content) => {
                 let mut metadata = Map::new();
@@ -563,6 +596,54 @@ impl Platform for HostedAgents {
         Box::pin(async move {
             erase_conversation(&self.records(who), id).await.map_err(|error| error.fault())
         })
+    }
+
+    fn put_definition<'a>(
+        &'a self,
+        who: &'a Principal,
+        new: NewDefinition,
+    ) -> BoxFuture<'a, Result<AgentSummary, DefinitionRefusal>> {
+        Box::pin(async move {
+            let NewDefinition { slug, organization, files, is_new, version } = new;
+            let condition = match version {
+                Some(version) => RowCondition::Version(version),
+                None if is_new => RowCondition::New,
+                None => RowCondition::None,
+            };
+            let by = RowWriter::Client(who.clone());
+            let row = NewRow { slug, organization, files, condition, by };
+            let now = self.runtime.clock().now();
+            let written = self.agents.put_row(&**self.runtime.store(), &row, now).await;
+            Ok(self.agents.summary(&*written.map_err(refusal)?))
+        })
+    }
+
+    fn remove_definition<'a>(
+        &'a self,
+        who: &'a Principal,
+        organization: Option<&'a str>,
+        slug: &'a str,
+    ) -> BoxFuture<'a, Result<(), DefinitionRefusal>> {
+        Box::pin(async move {
+            let now = self.runtime.clock().now();
+            let by = RowWriter::Client(who.clone());
+            let store = &**self.runtime.store();
+            let removed = self.agents.remove_row(store, &by, organization, slug, now).await;
+            removed.map_err(refusal)
+        })
+    }
+}
+
+fn refusal(error: RowError) -> DefinitionRefusal {
+    let text = error.to_string();
+    match error {
+        RowError::Problems { problems } => DefinitionRefusal::Problems {
+            text,
+            problems: problems.iter().map(|problem| json!(problem)).collect(),
+        },
+        RowError::Taken { problem } => DefinitionRefusal::Taken { text, problem: json!(problem) },
+        RowError::Forbidden { .. } => DefinitionRefusal::Forbidden { text },
+        RowError::Store(error) => DefinitionRefusal::Store(error.fault()),
     }
 }
 

@@ -3,10 +3,12 @@
 use crate::agent::Agent;
 use crate::api::{ApiTool, Secrets};
 use crate::context::Template;
-use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions};
+use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions, Problem};
 use crate::mode::RequestError;
 use crate::records::{CONTENT_BYTES_MAX, ContentFormat, Form, RecordError, RecordKind};
+use crate::rows::Seen;
 use crate::runner;
+use crate::skills::Skill;
 use crate::versions::Chosen;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +21,7 @@ use weftwork_sandbox::Sandbox;
 use weftwork_schema::Checker;
 use weftwork_store::Store;
 use weftwork_tools::{Policy, Tool, ToolBox, ToolBoxErrors, ToolRunner};
+use weftwork_types::canonical::Hash;
 use weftwork_types::code::Fault;
 use weftwork_types::port::{AgentSummary, Egress};
 use weftwork_types::{Principal, Timestamp};
@@ -70,10 +73,11 @@ struct Inner {
     services: Services,
     versions: RwLock<Versions>,
     compiled: Mutex<BTreeMap<String, CompiledGraph>>,
+    seen: Mutex<Option<Seen>>,
 }
 
 /// An organisation, `None` for all, and a slug.
-type Name = (Option<String>, String);
+pub(crate) type Name = (Option<String>, String);
 
 /// The definitions of a program.
 #[derive(Debug, Default)]
@@ -81,6 +85,8 @@ struct Versions {
     current: BTreeMap<Name, Arc<DefinitionFolder>>,
     /// Definitions of the files.
     of_files: BTreeMap<Name, Arc<DefinitionFolder>>,
+    /// Definitions of the rows of the store.
+    of_rows: BTreeMap<Name, Arc<DefinitionFolder>>,
     /// Names of the folders whose files have problems.
     broken: BTreeSet<String>,
     /// Newest versions of the store.
@@ -107,14 +113,16 @@ impl Versions {
 
     /// Adds the definition of a file.
     fn add_file(&mut self, folder: DefinitionFolder) {
-        let folder = self.add_version(folder);
+        let folder = Arc::new(folder);
+        self.add_version(Arc::clone(&folder));
+        // A stored version of the same content does not know the folder.
         self.of_files.insert(name_of(&folder), folder);
     }
 
-    fn add_version(&mut self, folder: DefinitionFolder) -> Arc<DefinitionFolder> {
+    fn add_version(&mut self, folder: Arc<DefinitionFolder>) -> Arc<DefinitionFolder> {
         let of = self.all.entry(id_of(&folder)).or_default();
         let org = folder.definition.organization.clone();
-        Arc::clone(of.entry(org).or_insert_with(|| Arc::new(folder)))
+        Arc::clone(of.entry(org).or_insert(folder))
     }
 
     /// The versions of an agent.
@@ -123,21 +131,23 @@ impl Versions {
         self.all.values().filter_map(move |of| of.get(org)).filter(move |of| of.slug == *slug)
     }
 
-    /// The definition of the file of an agent; the newest version, if the file has problems.
-    fn of_file(&self, name: &Name) -> Option<&Arc<DefinitionFolder>> {
+    /// The definition of the row or the file of an agent; the newest version, if the file has problems.
+    /// All processes have the row, so that it counts if there is a file, too.
+    fn defined(&self, name: &Name) -> Option<&Arc<DefinitionFolder>> {
         let stands_in = || self.newest.get(name).filter(|_| self.broken.contains(&name.1));
-        self.of_files.get(name).or_else(|| stands_in().map(|(_, folder)| folder))
+        let written = self.of_rows.get(name).or_else(|| self.of_files.get(name));
+        written.or_else(|| stands_in().map(|(_, folder)| folder))
     }
 
-    /// Computes the current versions: those of the files, and those that operators chose in place of
-    /// them.
+    /// Computes the current versions: those of the rows and files, and those that operators chose in
+    /// place of them.
     fn settle(&mut self) {
-        let names = self.of_files.keys().chain(self.newest.keys());
-        let found = names.filter_map(|name| Some((name.clone(), Arc::clone(self.of_file(name)?))));
+        let names = self.of_rows.keys().chain(self.of_files.keys()).chain(self.newest.keys());
+        let found = names.filter_map(|name| Some((name.clone(), Arc::clone(self.defined(name)?))));
         let mut current: BTreeMap<_, _> = found.collect();
         for (name, chosen) in &self.chosen {
-            let of_file = current.get(name).map(|folder| folder.hash);
-            if of_file != chosen.in_place_of {
+            let defined = current.get(name).map(|folder| folder.hash);
+            if defined != chosen.in_place_of {
                 continue;
             }
             let found = self.versions_of(name).find(|folder| folder.hash == chosen.hash);
@@ -167,7 +177,15 @@ fn form_of(definition: Option<&Definition>, kind: RecordKind) -> Result<Form, Re
     }
 }
 
-fn name_of(folder: &DefinitionFolder) -> Name {
+/// Names the row of a definition, in messages.
+pub(crate) fn describe_row(folder: &DefinitionFolder) -> String {
+    match &folder.definition.organization {
+        Some(org) => format!("the row `{}` of organisation {org} in the store", folder.slug),
+        None => format!("the row `{}` of the store", folder.slug),
+    }
+}
+
+pub(crate) fn name_of(folder: &DefinitionFolder) -> Name {
     (folder.definition.organization.clone(), folder.slug.clone())
 }
 
@@ -236,6 +254,7 @@ impl Agents {
             services,
             versions: RwLock::default(),
             compiled: Mutex::default(),
+            seen: Mutex::default(),
         }));
         agents.reload(read);
         agents
@@ -260,24 +279,26 @@ impl Agents {
         versions.settle();
     }
 
+    /// Returns the changes of the store that were taken over; `None` before the first read.
+    pub(crate) fn seen_changes(&self) -> &Mutex<Option<Seen>> {
+        &self.0.seen
+    }
+
     /// Returns all versions.
     pub(crate) fn versions(&self) -> Vec<Arc<DefinitionFolder>> {
         self.read(|versions| versions.all.values().flat_map(BTreeMap::values).cloned().collect())
     }
 
-    /// Adds versions and choices of the store.
-    pub(crate) fn add_stored(&self, stored: Vec<(Timestamp, DefinitionFolder)>, chosen: &[Chosen]) {
+    /// Adds versions of the store.
+    pub(crate) fn add_stored(&self, stored: Vec<(Timestamp, DefinitionFolder)>) {
         let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
         for (at, folder) in stored {
-            let folder = versions.add_version(folder);
+            let folder = versions.add_version(Arc::new(folder));
             let newest = versions.newest.entry(name_of(&folder));
             let newest = newest.or_insert_with(|| (at, Arc::clone(&folder)));
             if newest.0 < at {
                 *newest = (at, folder);
             }
-        }
-        for one in chosen {
-            versions.chosen.insert((one.organization.clone(), one.slug.clone()), one.clone());
         }
         versions.settle();
     }
@@ -299,10 +320,58 @@ impl Agents {
         self.read(|versions| versions.versions_of(&name).filter(is_it).cloned().collect())
     }
 
-    /// Returns the definition that the file of an agent has.
+    /// Returns the definition that the row or the file of an agent has.
+    pub(crate) fn defined(&self, org: Option<&str>, slug: &str) -> Option<Arc<DefinitionFolder>> {
+        let name = (org.map(str::to_owned), slug.to_owned());
+        self.read(|versions| versions.defined(&name).cloned())
+    }
+
+    /// Returns the definition that the file of an agent has, without problems.
     pub(crate) fn of_file(&self, org: Option<&str>, slug: &str) -> Option<Arc<DefinitionFolder>> {
         let name = (org.map(str::to_owned), slug.to_owned());
-        self.read(|versions| versions.of_file(&name).cloned())
+        self.read(|versions| versions.of_files.get(&name).cloned())
+    }
+
+    /// Returns the version of a hash, of exactly this organisation.
+    pub(crate) fn version_of(
+        &self,
+        org: Option<&str>,
+        slug: &str,
+        hash: Hash,
+    ) -> Option<Arc<DefinitionFolder>> {
+        let name = (org.map(str::to_owned), slug.to_owned());
+        self.read(|versions| versions.versions_of(&name).find(|of| of.hash == hash).cloned())
+    }
+
+    /// Returns the current definitions of all organisations.
+    pub(crate) fn all_current(&self) -> Vec<Arc<DefinitionFolder>> {
+        self.read(|versions| versions.current.values().cloned().collect())
+    }
+
+    /// Returns a problem for each file whose organisation and slug a row has, too. The row counts.
+    #[must_use]
+    pub fn conflicts(&self) -> Vec<Problem> {
+        self.read(|versions| {
+            let both =
+                versions.of_files.iter().filter(|(name, _)| versions.of_rows.contains_key(name));
+            both.map(|(_, folder)| folder.taken(describe_row(folder))).collect()
+        })
+    }
+
+    /// Returns `true` if the agent is a row of the store.
+    #[must_use]
+    pub fn is_row(&self, org: Option<&str>, slug: &str) -> bool {
+        let name = (org.map(str::to_owned), slug.to_owned());
+        self.read(|versions| versions.of_rows.contains_key(&name))
+    }
+
+    /// Replaces the rows and the choices of operators.
+    pub(crate) fn set_rows(&self, rows: Vec<Arc<DefinitionFolder>>, chosen: &[Chosen]) {
+        let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
+        let by_name = |one: &Chosen| ((one.organization.clone(), one.slug.clone()), one.clone());
+        versions.chosen = chosen.iter().map(by_name).collect();
+        versions.of_rows = rows.into_iter().map(|folder| (name_of(&folder), folder)).collect();
+        versions.settle();
     }
 
     /// Returns the current definition of exactly this organisation.
@@ -362,9 +431,6 @@ impl Agents {
         let slug = || folder.slug.clone();
         let unknown = || RequestError::AgentType { name: definition.agent_type.name().to_owned() };
         let runner = runner::find(definition.agent_type).ok_or_else(unknown)?;
-        if !definition.skills.is_empty() {
-            return Err(RequestError::NotBuilt { what: "skills" }.into());
-        }
         let open = |llm: &crate::definition::Llm| {
             (services.open_model)(&format!("{}:{}", llm.provider, llm.model))
                 .map_err(|source| AgentProblem::Model { agent: slug(), source: Box::new(source) })
@@ -393,6 +459,7 @@ impl Agents {
             definition: definition.clone(),
             context,
             files: folder.files.clone(),
+            skills: Skill::all(&definition.skills, &folder.files),
             model,
             input,
             output,
@@ -429,7 +496,7 @@ impl Agents {
     }
 
     /// Describes an agent.
-    fn summary(&self, folder: &DefinitionFolder) -> AgentSummary {
+    pub(crate) fn summary(&self, folder: &DefinitionFolder) -> AgentSummary {
         let definition = &folder.definition;
         let card = &definition.agent_card;
         AgentSummary {
@@ -440,6 +507,7 @@ impl Agents {
             modes: definition.modes().to_vec(),
             version: folder.version(),
             semver: definition.version.clone(),
+            stored: self.is_row(definition.organization.as_deref(), &folder.slug),
             organization: definition.organization.clone(),
             input_schema: definition.input_schema.clone(),
             output_schema: definition.output_schema.clone(),

@@ -1,9 +1,10 @@
 //! Versions of definitions in the store, so that threads which began with one go on with it.
 //!
 //! Each version is a sequence with one record. Another sequence has the version that an operator made
-//! current in place of that of the file; it counts until the file changes.
+//! current in place of that of the file or the row; it counts until that one changes.
 
 use crate::definition::{Definition, DefinitionFolder, FileText};
+use crate::rows::count_rows;
 use crate::source::Agents;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -16,18 +17,18 @@ use weftwork_types::{OrgId, Principal, Timestamp};
 const VERSIONS: &str = "agent_version";
 /// Kind of the sequences of versions that an operator made current; the key is an organisation and a
 /// slug.
-const CHOSEN: &str = "agent_current";
+pub(crate) const CHOSEN: &str = "agent_current";
 /// Organisation in which the versions are stored. It is none of clients.
 const ORG: &str = "weft.agents";
 /// Organisation of a definition for all, in keys.
 const ALL: &str = "*";
 /// Version of the stored form.
-const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
 /// A version as stored.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StoredVersion {
+pub(crate) struct StoredVersion {
     slug: String,
     definition: Definition,
     files: Vec<StoredFile>,
@@ -50,7 +51,7 @@ pub(crate) struct Chosen {
     pub(crate) organization: Option<String>,
     /// The version.
     pub(crate) hash: Hash,
-    /// Hash of the definition of the file at that time; `None` if there was none.
+    /// Hash of the definition of the file or the row at that time; `None` if there was none.
     pub(crate) in_place_of: Option<Hash>,
 }
 
@@ -67,7 +68,7 @@ pub struct VersionInfo {
     pub current: bool,
 }
 
-fn operator() -> Result<Principal, StoreError> {
+pub(crate) fn operator() -> Result<Principal, StoreError> {
     let org = OrgId::new(ORG).map_err(|error| StoreError::Conflict {
         location: "the organisation of definitions".to_owned(),
         expected: "an id".to_owned(),
@@ -76,13 +77,24 @@ fn operator() -> Result<Principal, StoreError> {
     Ok(Principal::new(org, "operator"))
 }
 
-fn key(org: Option<&str>, slug: &str) -> String {
+pub(crate) fn key(org: Option<&str>, slug: &str) -> String {
     format!("{}/{slug}", org.unwrap_or(ALL))
 }
 
+/// The write of a version.
+pub(crate) fn version_write(
+    folder: &DefinitionFolder,
+    now: Timestamp,
+) -> Result<SequenceWrite, StoreError> {
+    let org = folder.definition.organization.as_deref();
+    let at = StoredVersion::sequence(org, &folder.slug, &folder.version());
+    let content = Content::json(FORMAT, &StoredVersion::of(folder, now))?;
+    Ok(SequenceWrite::replace(at, content))
+}
+
 impl Agents {
-    /// Stores the versions that the store does not have, and reads those that it has, and the choices of
-    /// operators.
+    /// Stores the versions that the store does not have, and reads those that it has, the rows, and the
+    /// choices of operators.
     ///
     /// # Errors
     /// Errors of the store. The agents stay as they were.
@@ -107,23 +119,35 @@ impl Agents {
         let mut writes = Vec::new();
         for folder in self.versions() {
             let org = folder.definition.organization.as_deref();
-            let key = format!("{}@{}", key(org, &folder.slug), folder.version());
-            if known.insert(key.clone()) {
-                let content = Content::json(FORMAT, &StoredVersion::of(&folder, now))?;
-                writes.push(SequenceWrite::replace(Sequence::new(VERSIONS, key), content));
+            let at = StoredVersion::sequence(org, &folder.slug, &folder.version());
+            if known.insert(at.key) {
+                writes.push(version_write(&folder, now)?);
             }
         }
         if !writes.is_empty() {
             store.write_sequences(&who, writes, now).await?;
         }
-        let rows = store.sequence_rows(&who, SequenceQuery::all(CHOSEN)).await?;
-        let chosen = rows.iter().map(|row| row.json()).collect::<Result<Vec<Chosen>, _>>()?;
-        self.add_stored(stored, &chosen);
-        Ok(())
+        self.add_stored(stored);
+        self.read_rows(store).await
     }
 
-    /// Makes a version of an agent the current one, until the file of the agent changes: a version by
-    /// the beginning of its hash, or by its semver.
+    /// Reads the choices of operators.
+    pub(crate) async fn read_chosen(&self, store: &dyn Store) -> Result<Vec<Chosen>, StoreError> {
+        let who = operator()?;
+        let mut query = SequenceQuery::all(CHOSEN);
+        let mut chosen = Vec::new();
+        loop {
+            let rows = store.sequence_rows(&who, query.clone()).await?;
+            let Some(last) = rows.last() else { return Ok(chosen) };
+            query = query.following(last);
+            for row in &rows {
+                chosen.push(row.json()?);
+            }
+        }
+    }
+
+    /// Makes a version of an agent the current one, until the file or the row of the agent changes: a
+    /// version by the beginning of its hash, or by its semver.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if there is no such version, [`StoreError::Conflict`] if there are
@@ -156,12 +180,12 @@ impl Agents {
             slug: slug.to_owned(),
             organization: org.map(str::to_owned),
             hash: found.hash,
-            in_place_of: self.of_file(org, slug).map(|folder| folder.hash),
+            in_place_of: self.defined(org, slug).map(|folder| folder.hash),
         };
         let content = Content::json(FORMAT, &chosen)?;
         let write = SequenceWrite::replace(Sequence::new(CHOSEN, key(org, slug)), content);
-        store.write_sequences(&who, vec![write], now).await?;
-        self.add_stored(Vec::new(), &[chosen]);
+        store.write_sequences(&who, vec![write, count_rows(now)?], now).await?;
+        self.read_rows(store).await?;
         Ok(VersionInfo {
             version: found.version(),
             semver: found.definition.version.clone(),
@@ -205,7 +229,17 @@ impl Agents {
 }
 
 impl StoredVersion {
-    fn of(folder: &Arc<DefinitionFolder>, at: Timestamp) -> Self {
+    /// Returns the sequence of a version, by the beginning of its hash.
+    pub(crate) fn sequence(org: Option<&str>, slug: &str, version: &str) -> Sequence {
+        Sequence::new(VERSIONS, format!("{}@{version}", key(org, slug)))
+    }
+
+    /// Returns the time at which it was first seen.
+    pub(crate) fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    fn of(folder: &DefinitionFolder, at: Timestamp) -> Self {
         let file =
             |file: &FileText| StoredFile { path: file.path.clone(), text: file.text.clone() };
         Self {
@@ -217,7 +251,7 @@ impl StoredVersion {
         }
     }
 
-    fn into_folder(self) -> DefinitionFolder {
+    pub(crate) fn into_folder(self) -> DefinitionFolder {
         let file = |file: StoredFile| FileText { path: file.path, text: file.text };
         let files = self.files.into_iter().map(file).collect();
         DefinitionFolder::stored(self.slug, self.definition, files, self.hash)

@@ -46,7 +46,7 @@ impl AgentDef {
         Self { is_defined: true, ..Self::new(id, make) }
     }
 
-    /// Returns `true` if the agent is defined in a file: its graph has versions, and organisations may
+    /// Returns `true` if the agent is defined in a file or a row: its graph has versions, and organisations may
     /// have their own.
     #[must_use]
     pub fn is_defined(&self) -> bool {

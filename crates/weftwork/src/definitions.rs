@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, InvalidGraph};
 use weftwork_models::ChatModel;
 use weftwork_platform::{
-    AGENTS, Agents, DefinitionFolder, Definitions, Services, read_definitions,
+    AGENTS, Agents, DefinitionFolder, Definitions, Services, read_definitions, read_texts,
 };
 use weftwork_store::{MemoryStore, Store};
 
@@ -56,6 +56,25 @@ impl Config {
 }
 
 impl AgentDef {
+    /// The agent of a definition that an app finds in its store. Without the app it reads states, which
+    /// all defined agents have alike.
+    #[must_use]
+    pub fn of_row(slug: &str) -> Self {
+        let name = slug.to_owned();
+        let make = move |model| {
+            let invalid =
+                |text: String| InvalidGraph::new(weftwork_types::ErrorCode("W1035"), text);
+            let files = [("agent.yaml".to_owned(), "type: context\n".to_owned())].into();
+            let read = read_texts(Some(&name), None, &files);
+            let read = read.map_err(|_| invalid(format!("there is no agent {name}")))?;
+            let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+            let config = Config::in_memory();
+            let agents = config.define_agents(vec![read.clone()].into(), model, store);
+            agents.compile(&read).map_err(|problem| invalid(problem.to_string()))
+        };
+        Self::defined(&format!("{AGENTS}{slug}"), make)
+    }
+
     /// The agents of definitions that are for all organisations or for this one, and those whose files
     /// have problems, which may go on with a version of the store. An app resolves them by itself.
     #[must_use]

@@ -1,5 +1,6 @@
 //! Changes of the definitions of agents, which take effect without a restart.
 
+use crate::staying::{note_changed, read_definitions};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,27 +34,14 @@ pub(super) async fn follow_definitions(app: App, mut config: Config, terminal: T
             continue;
         }
         known = now;
-        let read = match config.read_definitions() {
-            Ok(read) => read,
-            Err(error) => {
-                terminal.note(format_args!("the agents stay as they are: {error}"));
-                continue;
-            }
-        };
-        for problem in &read.problems {
-            terminal.note(problem);
-        }
-        if !read.problems.is_empty() {
-            terminal.note("agents with problems stay as they were");
-        }
+        let Some(read) = read_definitions(&config, &terminal) else { continue };
         let agents = app.defined_agents();
         agents.reload(read);
         let time = app.runtime().clock().now();
         if let Err(error) = agents.keep_versions(&**app.store(), time).await {
             terminal.note(format_args!("the versions of the agents are not stored: {error}"));
         }
-        let count = agents.definitions(app.principal()).len();
-        terminal.note(format_args!("definitions changed: {count} agents"));
+        note_changed(&app, &terminal);
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn requeue(
     }
     let agent = context.agent(found.graph())?;
     let settings = RunSettings { durability: Durability::Sync, multitask: Multitask::Reject };
-    let app = context.open(agent, Some(store), found.model(), settings).await?;
+    let app = context.open(&agent, Some(store), found.model(), settings).await?;
     let started = app.requeue(&at).await?;
     context.terminal.note(format_args!("thread {}", at.thread));
     to_end(started, &app, context, None, json).await

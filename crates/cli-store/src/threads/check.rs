@@ -29,7 +29,8 @@ pub(crate) async fn check(
     let counter = count_items("threads", Some(rows.len()));
     let mut refused = Vec::new();
     for row in &rows {
-        let agent = against.map_or(row.graph.as_deref().unwrap_or_default(), |agent| agent.id());
+        let of_row = row.graph.as_deref().unwrap_or_default();
+        let agent = against.as_ref().map_or(of_row, |agent| agent.id());
         let fault = match context.graph_of(agent) {
             Ok(graph) => load_thread(&graph, &store, row).await.err(),
             Err(error) => Some(error.fault()),

@@ -50,7 +50,7 @@ pub(crate) async fn resume(args: &Resume, context: &CommandContext) -> Result<Ex
     }
     let settings =
         RunSettings { durability: args.keeping.durability(), multitask: Multitask::Reject };
-    let app = context.open(agent, Some(store), found.model(), settings).await?;
+    let app = context.open(&agent, Some(store), found.model(), settings).await?;
     let app = args.limits.limit(app);
     let app = match args.step_limit {
         Some(steps) => app.with_step_limit(steps),

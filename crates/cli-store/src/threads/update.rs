@@ -17,7 +17,8 @@ pub(super) async fn update(args: Update, context: &CommandContext) -> Result<Exi
     let found = context.thread(store.as_ref(), &id).await?;
     // An update executes no node, so that the model is not needed.
     let runtime = context.reader(found.graph(), Arc::clone(&store)).await?;
-    let thread = runtime.thread(context.agent(found.graph())?.id(), id.as_str())?;
+    let agent = context.agent(found.graph())?;
+    let thread = runtime.thread(agent.id(), id.as_str())?;
     let thread = match args.at {
         Some(checkpoint) => thread.at(checkpoint),
         None => thread,

@@ -197,27 +197,52 @@ pub(crate) struct Doctor {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Agents {
     /// List agents
-    List,
+    List {
+        #[command(flatten)]
+        of: OfOrganization,
+    },
     #[command(flatten)]
     Definitions(DefinitionCommand),
-    /// Show an agent that is defined in a file: its modes, version and schemas
+    /// Show an agent that is defined in a file or in the store: its modes, version and schemas
     Show {
         /// Slug of the agent
         slug: String,
+        #[command(flatten)]
+        of: OfOrganization,
     },
     /// Ask an agent in one of its modes, or change its plans and deliverables
     Run(Box<Ask>),
+    /// Put a definition into the store, or replace it there; servers that run follow
+    Add {
+        /// Folder with the `agent.yaml`
+        folder: PathBuf,
+        #[command(flatten)]
+        of: OfOrganization,
+    },
+    /// Remove a definition from the store; servers that run follow
+    Remove {
+        /// Slug of the agent
+        slug: String,
+        #[command(flatten)]
+        of: OfOrganization,
+    },
+    /// Let the servers that use the store read their files of definitions again
+    Reload,
     /// List the versions of an agent
     Versions {
         /// Slug of the agent
         slug: String,
+        #[command(flatten)]
+        of: OfOrganization,
     },
-    /// Make a version of an agent the current one, until its file changes
+    /// Make a version of an agent the current one, until its definition changes
     Use {
         /// Slug of the agent
         slug: String,
         /// Version: the beginning of its hash, or its semver
         version: String,
+        #[command(flatten)]
+        of: OfOrganization,
     },
     /// Show the differences between two versions of an agent
     Diff {
@@ -227,6 +252,8 @@ pub(crate) enum Agents {
         from: String,
         /// Version; by default the current one
         to: Option<String>,
+        #[command(flatten)]
+        of: OfOrganization,
     },
     /// Print a version of an agent as a definition, or write it with its files
     Export {
@@ -237,7 +264,16 @@ pub(crate) enum Agents {
         /// Folder that gets the definition and its files; files that exist are not replaced
         #[arg(long, value_name = "FOLDER")]
         folder: Option<PathBuf>,
+        #[command(flatten)]
+        of: OfOrganization,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OfOrganization {
+    /// Organisation whose own definition is meant; by default the one for all
+    #[arg(long, value_name = "ORGANISATION")]
+    pub(crate) org: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,5 +1,7 @@
 //! `weft agents`: lists agents, and asks those that are defined in files.
 
+mod rows;
+
 use super::definitions;
 use crate::args::{Agents, Ask};
 use serde_json::{Map, Value, json};
@@ -7,7 +9,6 @@ use std::fs::File;
 use std::io::{Read, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use weftwork::AgentDef;
 use weftwork::graph::SystemClock;
 use weftwork::platform::{
     AGENTS, Agents as DefinedAgents, DefinitionFolder, VersionInfo, diff_lines,
@@ -18,7 +19,8 @@ use weftwork::types::caller::Caller;
 use weftwork::types::port::{Clock as _, Platform as _, TaskCaller};
 use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::task::{Payload, TaskRequest};
-use weftwork::types::{Principal, Timestamp};
+use weftwork::types::{OrgId, Principal, Timestamp};
+use weftwork::{AgentDef, find_agent};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, RunSettings};
 use weftwork_cli_base::exit::Exit;
@@ -29,35 +31,69 @@ const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 
 pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
-        Agents::List => list(context),
+        Agents::List { of } => list(of.org.as_deref(), context).await,
         Agents::Definitions(command) => definitions::definitions(command, context),
-        Agents::Show { slug } => show(slug, context).await,
+        Agents::Show { slug, of } => show(slug, of.org.as_deref(), context).await,
         Agents::Run(ask) => run(ask, context).await,
-        Agents::Versions { slug } => versions(slug, context).await,
-        Agents::Use { slug, version } => use_version(slug, version, context).await,
-        Agents::Diff { slug, from, to } => diff(slug, from, to.as_deref(), context).await,
-        Agents::Export { slug, version, folder } => {
-            export(slug, version.as_deref(), folder.as_deref(), context).await
+        Agents::Add { folder, of } => rows::add(folder, of.org.as_deref(), context).await,
+        Agents::Remove { slug, of } => rows::remove(slug, of.org.as_deref(), context).await,
+        Agents::Reload => rows::reload(context).await,
+        Agents::Versions { slug, of } => versions(slug, of.org.as_deref(), context).await,
+        Agents::Use { slug, version, of } => {
+            let defined = Defined::open(slug, of.org.as_deref(), context).await?;
+            use_version(defined, version, context).await
+        }
+        Agents::Diff { slug, from, to, of } => {
+            let defined = Defined::open(slug, of.org.as_deref(), context).await?;
+            diff(&defined, from, to.as_deref(), context)
+        }
+        Agents::Export { slug, version, folder, of } => {
+            let defined = Defined::open(slug, of.org.as_deref(), context).await?;
+            export(&defined, version.as_deref(), folder.as_deref(), context)
         }
     }
 }
 
-fn list(context: &CommandContext) -> Result<Exit, CliError> {
+/// Lists the agents of the program and of files, and those of the store; of an organisation only its
+/// own.
+async fn list(org: Option<&str>, context: &CommandContext) -> Result<Exit, CliError> {
     let mut table = Table::new(&["AGENT", "ID", "DESCRIPTION"]);
-    for agent in &context.agents {
+    let of_program = context.agents.iter().filter(|_| org.is_none());
+    for agent in of_program {
         let cells = [agent.name(), agent.id(), agent.description()];
         table.row(cells.map(str::to_owned));
     }
+    let defined = match Definitions::read(org, context).await {
+        Ok(defined) => defined,
+        Err(error) if org.is_none() => {
+            table.write(&context.terminal)?;
+            context.terminal.note(format_args!("the agents of the store are not listed: {error}"));
+            return Ok(Exit::Done);
+        }
+        Err(error) => return Err(error),
+    };
+    for folder in defined.agents.definitions(&defined.who) {
+        let own = folder.definition.organization.as_deref();
+        let is_row = defined.agents.is_row(own, &folder.slug);
+        // Those of files are listed above, except of other organisations.
+        if own == org && (is_row || org.is_some()) {
+            let about = folder.definition.agent_card.description.clone().unwrap_or_default();
+            table.row([folder.slug.clone(), format!("{AGENTS}{}", folder.slug), about]);
+        }
+    }
     table.write(&context.terminal)?;
     context.note_problems();
+    for problem in defined.agents.conflicts() {
+        context.terminal.note(problem);
+    }
     Ok(Exit::Done)
 }
 
 /// Returns the agent with a slug, which must be defined in a file.
 fn find<'a>(slug: &str, context: &'a CommandContext) -> Result<&'a AgentDef, CliError> {
     // An agent of the program may have the name too.
-    let defined = context.agent(&format!("{AGENTS}{slug}"));
-    let agent = defined.or_else(|_| context.agent(slug))?;
+    let defined = find_agent(&context.agents, &format!("{AGENTS}{slug}"));
+    let agent = defined.or_else(|_| find_agent(&context.agents, slug))?;
     if agent.is_defined() {
         return Ok(agent);
     }
@@ -68,49 +104,104 @@ fn find<'a>(slug: &str, context: &'a CommandContext) -> Result<&'a AgentDef, Cli
     })
 }
 
-/// The definitions with their versions, for commands that ask no agent.
-struct Defined {
-    agents: DefinedAgents,
-    store: Arc<dyn Store>,
-    now: Timestamp,
-    slug: String,
-    /// Organisation of the agent; `None` if it is for all.
-    organization: Option<String>,
+/// The definitions of files and of the store, for commands that ask no agent.
+pub(super) struct Definitions {
+    pub(super) agents: DefinedAgents,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) now: Timestamp,
+    /// Principal of the organisation of the command.
+    who: Principal,
 }
 
-impl Defined {
-    async fn open(slug: &str, context: &CommandContext) -> Result<Self, CliError> {
+impl Definitions {
+    pub(super) async fn read(
+        org: Option<&str>,
+        context: &CommandContext,
+    ) -> Result<Self, CliError> {
         let store: Arc<dyn Store> = match context.is_new() {
             true => Arc::new(MemoryStore::new()),
             false => context.store()?,
+        };
+        Self::over(store, org, context).await
+    }
+
+    pub(super) async fn over(
+        store: Arc<dyn Store>,
+        org: Option<&str>,
+        context: &CommandContext,
+    ) -> Result<Self, CliError> {
+        let who = match org {
+            Some(org) => {
+                Principal::new(OrgId::new(org).map_err(weftwork::Error::from)?, "operator")
+            }
+            None => Principal::local(),
         };
         let definitions = context.config.read_definitions()?;
         let model = Arc::new(ScriptedModel::rules());
         let agents = context.config.define_agents(definitions, model, Arc::clone(&store));
         let now = SystemClock::new().now();
         agents.keep_versions(&*store, now).await.map_err(weftwork::Error::from)?;
-        let found = agents.definition(&Principal::local(), slug);
-        if found.is_none()
-            && agents
-                .stored_versions(&*store, None, slug)
-                .await
-                .map_err(weftwork::Error::from)?
-                .is_empty()
-        {
-            find(slug, context)?;
+        Ok(Self { agents, store, now, who })
+    }
+}
+
+/// An agent with its versions.
+struct Defined {
+    all: Definitions,
+    slug: String,
+    /// Organisation of the agent; `None` if it is for all.
+    organization: Option<String>,
+}
+
+impl Defined {
+    async fn open(
+        slug: &str,
+        org: Option<&str>,
+        context: &CommandContext,
+    ) -> Result<Self, CliError> {
+        let all = Definitions::read(org, context).await?;
+        let found = all.agents.definition(&all.who, slug);
+        let found =
+            found.filter(|of| org.is_none() || of.definition.organization.as_deref() == org);
+        let organization = match &found {
+            Some(folder) => folder.definition.organization.clone(),
+            None => org.map(str::to_owned),
+        };
+        let Definitions { agents, store, .. } = &all;
+        if found.is_none() {
+            let stored = agents.stored_versions(&**store, org, slug).await;
+            if stored.map_err(weftwork::Error::from)?.is_empty() {
+                if org.is_none() {
+                    find(slug, context)?;
+                }
+                let of = org.map(|org| format!(" of its own in organisation {org}"));
+                let of = of.unwrap_or_default();
+                let reason = format!("there is no agent {slug}{of}; `weft agents list` lists them");
+                return Err(CliError::BadInput { reason });
+            }
         }
-        let organization = found.and_then(|folder| folder.definition.organization.clone());
-        Ok(Self { agents, store, now, slug: slug.to_owned(), organization })
+        Ok(Self { all, slug: slug.to_owned(), organization })
+    }
+
+    /// The error of a command that needs a current version.
+    fn not_current(&self) -> CliError {
+        let Self { slug, .. } = self;
+        let reason = format!(
+            "agent {slug} has no definition now; `weft agents versions {slug}` lists the versions that the store has"
+        );
+        CliError::BadInput { reason }
     }
 
     /// A version of the agent, or the current one.
     fn version(&self, version: Option<&str>) -> Result<Arc<DefinitionFolder>, CliError> {
-        let Self { agents, slug, organization, .. } = self;
+        let Self { all: Definitions { agents, who, .. }, slug, organization } = self;
         let found = match version {
             Some(version) => agents.find_versions(organization.as_deref(), slug, version),
-            None => agents.definition(&Principal::local(), slug).into_iter().collect(),
+            None => agents.definition(who, slug).into_iter().collect(),
         };
-        let version = version.unwrap_or_default();
+        let Some(version) = version else {
+            return found.into_iter().next().ok_or_else(|| self.not_current());
+        };
         match found.as_slice() {
             [found] => Ok(Arc::clone(found)),
             [] => Err(CliError::BadInput {
@@ -131,10 +222,11 @@ impl Defined {
     }
 }
 
-async fn show(slug: &str, context: &CommandContext) -> Result<Exit, CliError> {
-    let defined = Defined::open(slug, context).await?;
-    let found = defined.agents.summaries(&Principal::local());
+async fn show(slug: &str, org: Option<&str>, context: &CommandContext) -> Result<Exit, CliError> {
+    let defined = Defined::open(slug, org, context).await?;
+    let found = defined.all.agents.summaries(&defined.all.who);
     let agent = found.iter().find(|agent| agent.slug == slug);
+    let agent = agent.ok_or_else(|| defined.not_current())?;
     context.terminal.line(format_args!("{:#}", json!(agent)))?;
     Ok(Exit::Done)
 }
@@ -165,10 +257,17 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         conversation_id: ask.conversation.clone(),
         payload,
     };
-    let agent = find(&ask.slug, context)?;
+    let agent = match find(&ask.slug, context) {
+        Ok(agent) => agent.clone(),
+        // Rows are known once the store is open.
+        Err(_) => {
+            Defined::open(&ask.slug, None, context).await?;
+            AgentDef::of_row(&ask.slug)
+        }
+    };
     let settings =
         RunSettings { durability: Durability::default(), multitask: Multitask::default() };
-    let app = context.open(agent, None, None, settings).await?;
+    let app = context.open(&agent, None, None, settings).await?;
     let request_id = app.new_thread().to_string();
     let by = TaskCaller {
         principal: app.principal().clone(),
@@ -181,7 +280,9 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     let exit = match response.success {
         true if waits => Exit::Waiting,
         true => Exit::Done,
-        false => Exit::Failed,
+        false => {
+            Exit::of_code(response.metadata.get("code").and_then(Value::as_str).unwrap_or_default())
+        }
     };
     if ask.json {
         terminal.line(format_args!("{:#}", json!(response)))?;
@@ -229,9 +330,14 @@ fn read_message(given: &str) -> Result<String, CliError> {
     Ok(text)
 }
 
-async fn versions(slug: &str, context: &CommandContext) -> Result<Exit, CliError> {
-    let Defined { agents, store, organization, .. } = Defined::open(slug, context).await?;
-    let found = agents.stored_versions(&*store, organization.as_deref(), slug).await;
+async fn versions(
+    slug: &str,
+    org: Option<&str>,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let Defined { all, organization, .. } = Defined::open(slug, org, context).await?;
+    let Definitions { agents, store, .. } = &all;
+    let found = agents.stored_versions(&**store, organization.as_deref(), slug).await;
     let mut table = Table::new(&["VERSION", "SEMVER", "CURRENT", "FIRST SEEN (UTC)"]);
     for VersionInfo { version, semver, at, current, .. } in found.map_err(weftwork::Error::from)? {
         let current = if current { "yes" } else { "" };
@@ -247,27 +353,26 @@ async fn versions(slug: &str, context: &CommandContext) -> Result<Exit, CliError
 }
 
 async fn use_version(
-    slug: &str,
+    defined: Defined,
     version: &str,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let Defined { agents, store, organization, now, .. } = Defined::open(slug, context).await?;
-    let used = agents.use_version(&*store, organization.as_deref(), slug, version, now).await;
+    let Defined { all: Definitions { agents, store, now, .. }, slug, organization } = defined;
+    let used = agents.use_version(&*store, organization.as_deref(), &slug, version, now).await;
     let used = used.map_err(weftwork::Error::from)?;
     context.terminal.line(format_args!(
-        "new threads of {slug} get version {}, in servers that run after they start again; a change of its file makes that one current",
+        "new threads of {slug} get version {}, in servers that run within seconds; a change of its definition makes that one current",
         used.version
     ))?;
     Ok(Exit::Done)
 }
 
-async fn diff(
-    slug: &str,
+fn diff(
+    defined: &Defined,
     from: &str,
     to: Option<&str>,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let defined = Defined::open(slug, context).await?;
     for line in diff_lines(&defined.version(Some(from))?.to_yaml(), &defined.version(to)?.to_yaml())
     {
         context.terminal.line(line)?;
@@ -276,13 +381,12 @@ async fn diff(
 }
 
 /// Prints a definition, or writes it with the files that its sources name into a new folder.
-async fn export(
-    slug: &str,
+fn export(
+    defined: &Defined,
     version: Option<&str>,
     folder: Option<&Path>,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
-    let defined = Defined::open(slug, context).await?;
     let version = defined.version(version)?;
     let Some(folder) = folder else {
         context.terminal.line(version.to_yaml().trim_end())?;

@@ -23,7 +23,7 @@ pub(crate) fn definitions(
         || configured.map_or_else(|| PathBuf::from("agents"), |folder| folder.value.clone());
     match command {
         DefinitionCommand::Check { folder, json } => {
-            check(&folder.clone().unwrap_or_else(usual), *json, terminal)
+            check(&folder.clone().unwrap_or_else(usual), *json, context)
         }
         DefinitionCommand::New { slug, agent_type, folder } => {
             make(slug, *agent_type, &folder.clone().unwrap_or_else(usual), terminal)
@@ -32,13 +32,17 @@ pub(crate) fn definitions(
 }
 
 /// Checks the definitions of a folder, and prints their problems.
-fn check(folder: &Path, json: bool, terminal: &Terminal) -> Result<Exit, CliError> {
+fn check(folder: &Path, json: bool, context: &CommandContext) -> Result<Exit, CliError> {
+    let terminal = &context.terminal;
     let read = match folder.join("agent.yaml").exists() {
         true => Ok(Definitions::from(read_folder(folder))),
         false => read_definitions(folder),
     };
     let read = read.map_err(|problem| CliError::BadInput { reason: problem.to_string() })?;
     let Definitions { sound, problems, .. } = read;
+    for agent in &sound {
+        context.note_name(&agent.slug);
+    }
     for problem in &problems {
         match json {
             true => terminal.line(serde_json::to_string(problem).unwrap_or_default())?,

@@ -21,14 +21,14 @@ use weftwork_cli_base::run::{input_of, to_end};
 const INPUT_BYTES_MAX: u64 = 16 << 20;
 
 pub(crate) async fn run(args: &Run, context: &CommandContext) -> Result<Exit, CliError> {
-    let agent = context.agent(&args.agent)?;
+    let agent = context.find_agent(&args.agent).await?;
     let named = args.thread.as_deref().map(ThreadId::new).transpose()?;
     let text =
         read_input(args.input.as_deref().or(args.input_json.as_deref()).unwrap_or_default())?;
     let json = args.input_json.is_some().then(|| parse_object(&text)).transpose()?;
     let settings =
         RunSettings { durability: args.keeping.durability(), multitask: args.busy.multitask() };
-    let app = context.open(agent, None, None, settings).await?;
+    let app = context.open(&agent, None, None, settings).await?;
     let key = args.options.idempotency_key.as_deref();
     let thread = named.unwrap_or_else(|| thread_of(&app, key));
     context.terminal.note(format_args!("thread {thread}"));

@@ -17,6 +17,7 @@ mod functions;
 mod home;
 mod instances;
 mod keys;
+mod killed_builds;
 mod left_behind;
 #[cfg(unix)]
 mod left_open;
@@ -38,6 +39,7 @@ mod remotes;
 mod runs;
 mod serve;
 mod signals;
+mod stored_definitions;
 mod stores;
 #[cfg(unix)]
 mod teams;

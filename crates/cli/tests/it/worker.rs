@@ -162,3 +162,67 @@ fn a_worker_needs_a_store_that_others_use() {
     assert_eq!(came.status, Some(2), "{came:?}");
     assert!(came.errors.contains("a worker needs a store"), "{came:?}");
 }
+
+/// Begins a run of the agent `golf`, and kills its process while the model is asked.
+async fn killed_run(home: &Home, asked: &mut tokio::sync::mpsc::UnboundedReceiver<()>) {
+    let mut child = home.command(&["agents", "run", "golf", "Hello"]).spawn().expect("it starts");
+    asked.recv().await.expect("is asked");
+    child.kill().expect("it is there");
+    child.wait().expect("it ends");
+}
+
+/// A server of a model that never answers, with a report of each request.
+async fn hanging_model()
+-> (weftwork_testkit::LoopbackServer, tokio::sync::mpsc::UnboundedReceiver<()>) {
+    let (sender, asked) = tokio::sync::mpsc::unbounded_channel();
+    let model = weftwork_testkit::LoopbackServer::start(move |_, _| {
+        // Later requests are those of the worker, which nobody waits for.
+        sender.send(()).unwrap_or_default();
+        weftwork_testkit::Reply::nothing().hang()
+    });
+    (model.await.expect("a server"), asked)
+}
+
+/// A worker executes runs of definitions that were added to the store after it had started.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_follows_the_definitions_of_its_store() {
+    let (model, mut asked) = hanging_model().await;
+    let home = Home::new().provider(&model.url("/v1"));
+    let mut worker = Worker::start(&home, &["--grace", "1s"]);
+    std::fs::create_dir_all(home.path("drafts/golf")).expect("is made");
+    std::fs::write(home.path("drafts/golf/agent.yaml"), "type: context\n").expect("is written");
+    let added = home.weft(&["agents", "add", "drafts/golf"]);
+    assert_eq!(added.status, Some(0), "{added:?}");
+    killed_run(&home, &mut asked).await;
+    let begun = tokio::task::block_in_place(|| worker.line());
+    assert_eq!(begun["type"], "run_begun");
+    assert!(begun["graph"].as_str().is_some_and(|of| of.starts_with("agents:golf@")), "{begun}");
+    worker.terminate();
+    tokio::task::block_in_place(|| worker.end());
+}
+
+/// A run whose agent cannot be built here stays for others, and is not named by each look for runs.
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_of_agents_that_cannot_be_built_do_not_fill_the_log() {
+    let (model, mut asked) = hanging_model().await;
+    let home = Home::new().provider(&model.url("/v1"));
+    std::fs::create_dir_all(home.path("agents/golf")).expect("is made");
+    let text = "type: context\nllm: {provider: fake, model: desk}\n";
+    std::fs::write(home.path("agents/golf/agent.yaml"), text).expect("is written");
+    killed_run(&home, &mut asked).await;
+    // This process has no such provider.
+    let home = home.config("model = \"scripted\"\n");
+    tokio::task::block_in_place(|| {
+        let mut worker = Worker::start(&home, &["--grace", "1s"]);
+        for thread in ["t1", "t2", "t3"] {
+            let mut killed = waiting_on(&home, thread);
+            killed.kill().expect("it is there");
+            killed.wait().expect("it ends");
+            assert_eq!(worker.line()["thread"], thread, "the others are taken over");
+        }
+        worker.terminate();
+        let came = worker.end();
+        assert!(came.errors.lines().count() < 12, "{came:?}");
+        assert!(!came.errors.contains("WARN"), "{came:?}");
+    });
+}

@@ -5,6 +5,7 @@ use super::{instructions_now, record_content};
 use crate::agent::{Agent, warn};
 use crate::definition::{Source, SourceKind};
 use crate::records::{RecordKind, Records};
+use crate::skills;
 use crate::state::AgentState;
 use futures_util::future::{Either, join_all, select};
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,11 @@ impl Gathered {
     /// Describes the context in the metadata of an answer: its parts with their tokens, and the sources
     /// that were left out.
     pub(crate) fn report(&self, answer: &mut Value) {
+        let skills = self.kept.iter().filter(|part| part.source == skills::SOURCE && part.kept > 0);
+        let names: Vec<&str> = skills.map(|part| part.title.as_str()).collect();
+        if !names.is_empty() {
+            answer["metadata"]["skills"] = json!(names);
+        }
         answer["metadata"]["context"] = json!({"parts": self.kept, "leftOut": self.left_out});
         if let Some(warning) = self.warning() {
             warn(answer, warning);
@@ -61,16 +67,25 @@ impl Gathered {
     }
 }
 
+/// Parts that were fetched before the sources, by calls of models.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fetched {
+    /// Result of the agent that is asked first.
+    pub(crate) sub_agent: Option<Piece>,
+    /// Skills that the model needs; they follow the instructions.
+    pub(crate) skills: Vec<Piece>,
+}
+
 /// Gathers the context of a build. What was gathered is recorded, so that a node that is executed again
 /// asks its model the same.
 pub(crate) async fn gather(
     agent: &Agent,
     state: &State<AgentState>,
-    sub_agent: Option<Piece>,
+    fetched: Fetched,
     ctx: &Ctx,
 ) -> NodeResult<Gathered> {
     let sources = agent.definition.sources();
-    let work = async |_| Ok(gather_now(&sources, agent, state, sub_agent, ctx).await);
+    let work = async |_| Ok(gather_now(&sources, agent, state, fetched, ctx).await);
     ctx.once(Once::new("context").reads(), work).await
 }
 
@@ -80,11 +95,15 @@ pub(super) async fn gather_without(
     kind: SourceKind,
     agent: &Agent,
     state: &State<AgentState>,
+    fetched: Fetched,
     ctx: &Ctx,
 ) -> NodeResult<Gathered> {
-    let mut sources = agent.definition.sources();
+    let mut sources = match agent.definition.sources.is_some() {
+        true => agent.definition.sources(),
+        false => vec![Source::new(SourceKind::Markdown)],
+    };
     sources.retain(|source| source.kind != kind);
-    let work = async |_| Ok(gather_now(&sources, agent, state, None, ctx).await);
+    let work = async |_| Ok(gather_now(&sources, agent, state, fetched, ctx).await);
     ctx.once(Once::new("context").reads(), work).await
 }
 
@@ -92,9 +111,10 @@ async fn gather_now(
     sources: &[Source],
     agent: &Agent,
     state: &State<AgentState>,
-    sub_agent: Option<Piece>,
+    fetched: Fetched,
     ctx: &Ctx,
 ) -> Gathered {
+    let Fetched { sub_agent, mut skills } = fetched;
     let fetched = sources.iter().map(|source| async {
         let deadline = source.deadline().unwrap_or(DEADLINE);
         let parts = pin!(fetch(agent, source, state, sub_agent.as_ref(), ctx));
@@ -106,10 +126,16 @@ async fn gather_now(
     });
     let mut pieces = Vec::new();
     let mut left_out = Vec::new();
+    if sources.iter().all(|source| source.kind != SourceKind::Markdown) {
+        pieces.append(&mut skills);
+    }
     for (source, parts) in sources.iter().zip(join_all(fetched).await) {
         match parts {
             Ok(parts) => pieces.extend(parts),
             Err(reason) => left_out.push(LeftOut { source: source.kind.name().to_owned(), reason }),
+        }
+        if source.kind == SourceKind::Markdown {
+            pieces.append(&mut skills);
         }
     }
     let fitted = fit(&pieces, limit(agent));

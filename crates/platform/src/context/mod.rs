@@ -7,12 +7,13 @@ mod template;
 
 pub(crate) use fit::Piece;
 pub(crate) use form::{deliverable_text, plan_text};
-pub(crate) use gather::{Gathered, gather};
-pub(crate) use template::{NAMES, Template};
+pub(crate) use gather::{Fetched, Gathered, gather};
+pub(crate) use template::{NAMES, Template, front_matter};
 
 use crate::agent::Agent;
 use crate::definition::SourceKind;
 use crate::records::{RecordId, RecordKind, RecordRef, Records, VersionContent};
+use crate::skills::choose_skills;
 use crate::state::AgentState;
 use serde_json::{Map, Value, json};
 use weftwork_graph::{Ctx, NodeResult, Once, State};
@@ -33,10 +34,13 @@ pub(crate) async fn system_text(
     state: &State<AgentState>,
     ctx: &Ctx,
 ) -> NodeResult<(String, Option<Gathered>)> {
-    if agent.definition.sources.is_none() {
+    let skills = choose_skills(agent, state, ctx).await?;
+    // Without sources, a context would be cut that has the instructions alone.
+    if agent.definition.sources.is_none() && skills.is_empty() {
         return Ok((instructions(agent, state, ctx).await?, None));
     }
-    let gathered = gather::gather_without(SourceKind::History, agent, state, ctx).await?;
+    let fetched = Fetched { sub_agent: None, skills };
+    let gathered = gather::gather_without(SourceKind::History, agent, state, fetched, ctx).await?;
     Ok((gathered.text.clone(), Some(gathered)))
 }
 

@@ -102,7 +102,7 @@ fn is_path(name: &str) -> bool {
 }
 
 /// Returns the members of the front matter, and the text after it. Another text has none.
-fn front_matter(text: &str) -> (Map<String, Value>, &str) {
+pub(crate) fn front_matter(text: &str) -> (Map<String, Value>, &str) {
     let none = (Map::new(), text);
     let Some(rest) = text.strip_prefix("---\n") else { return none };
     let Some(end) = rest.find("\n---\n") else { return none };

@@ -90,7 +90,7 @@ pub struct Definition {
     pub output_schema: Option<Map<String, Json>>,
     /// Folders with a `SKILL.md` each, which is read when it is needed. Their scripts never run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 200)))]
     pub skills: Vec<String>,
     /// Sources of the context of a build. The context is cut in their order; by default `markdown`,
     /// `plan`, `sub_agent`, `deliverables` and `history`.
@@ -99,11 +99,11 @@ pub struct Definition {
     pub sources: Option<Vec<Source>>,
     /// Maximum number of tokens of the context of a build; by default what the model has room for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
     pub context_tokens: Option<u64>,
     /// Tools and steps that a person has to confirm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 128))]
+    #[schemars(length(max = 128), inner(length(min = 1)))]
     pub requires_confirmation: Vec<String>,
     /// Values for the readers of the definition, without a meaning here.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -226,6 +226,7 @@ pub struct Execution {
 pub struct RunBudget {
     /// Maximum number of tokens, input and output together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000_000_000_000_u64))]
     pub tokens: Option<u64>,
     /// Maximum cost in US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -233,9 +234,11 @@ pub struct RunBudget {
     pub usd: Option<f64>,
     /// Maximum number of calls of models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000_000_000_000_u64))]
     pub calls: Option<u64>,
     /// Maximum number of calls of tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000_000_000_000_u64))]
     pub tools: Option<u64>,
 }
 
@@ -278,6 +281,7 @@ pub struct Plan {
     pub schema: Option<Map<String, Json>>,
     /// Template whose headings and placeholders a plan must fill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
     pub template: Option<String>,
 }
 
@@ -302,13 +306,14 @@ pub struct Deliverable {
     pub format: DeliverableFormat,
     /// Type, such as `report`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 200))]
     pub kind: Option<String>,
     /// JSON Schema, for the format `json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Map<String, Json>>,
     /// Headings that a deliverable must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 200))]
+    #[schemars(length(min = 1, max = 200), inner(length(min = 1, max = 1_000)))]
     pub sections: Option<Vec<String>>,
 }
 

@@ -4,7 +4,8 @@ use super::file::Definition;
 use super::problem::{Location, Problem, ProblemKind};
 use super::schema::path_of;
 use super::yaml::{FILE_BYTES_MAX, Node};
-use super::{Beside, Read, read, sorted};
+use super::{Beside, Read, Usual, read, sorted};
+use crate::skills::Skill;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,8 +17,10 @@ use weftwork_types::canonical::{Hash, hash};
 const AGENT: &str = "agent.yaml";
 /// Keys that may be files of their own, with their names.
 const BESIDE: [(&str, &str); 2] = [("context", "context.md"), ("function_code", "function.js")];
-/// Maximum number of definitions in a folder.
-const DEFINITIONS_MAX: usize = 10_000;
+/// Maximum number of definitions in a folder, and of those in a store.
+pub(crate) const DEFINITIONS_MAX: usize = 10_000;
+/// Maximum size of all files of a definition that is given as texts, in bytes.
+const TEXTS_BYTES_MAX: usize = 4 << 20;
 
 /// A definition that was read from a folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +32,7 @@ pub struct DefinitionFolder {
     pub slug: String,
     /// The definition, with the contents of the files beside it.
     pub definition: Definition,
-    /// Files that its sources name.
+    /// Files that its sources and skills name.
     pub files: Vec<FileText>,
     /// Hash of the definition with the contents of the files beside it. Comments, the order of keys
     /// and the slug are no part of it.
@@ -66,6 +69,41 @@ impl DefinitionFolder {
         self.hash.to_string().chars().take(16).collect()
     }
 
+    /// Reads the texts of the files of a definition that was read from a folder, by their names, for
+    /// [`read_texts`].
+    ///
+    /// # Errors
+    /// The problem of a file that can no longer be read.
+    pub fn texts(&self) -> Result<BTreeMap<String, String>, Box<Problem>> {
+        let names = [AGENT].into_iter().chain(BESIDE.iter().map(|(_, name)| *name));
+        let names = names.chain(self.files.iter().map(|file| file.path.as_str()));
+        let mut texts = BTreeMap::new();
+        for name in names {
+            let text = read_file(&self.path, name)?;
+            texts.extend(text.map(|text| (name.to_owned(), text)));
+        }
+        Ok(texts)
+    }
+
+    /// Creates a problem of a value.
+    pub(crate) fn bad_value(&self, pointer: &str, expected: String) -> Problem {
+        let node = self.node.as_ref().and_then(|node| node.at(pointer));
+        let found = node.map(|node| node.to_json().to_string()).unwrap_or_default();
+        self.problem(ProblemKind::BadValue, pointer).found(found).expected(expected)
+    }
+
+    /// Creates the problem of a definition whose organisation and slug another one has, too.
+    pub(crate) fn taken(&self, other: String) -> Problem {
+        let problem = self.problem(ProblemKind::Twice, "/slug").found(&self.slug);
+        let problem = problem.expected("a slug that no other agent of the organisation has");
+        Problem { other: Some(other), ..problem }
+    }
+
+    /// Returns the path of the file.
+    pub(crate) fn file_path(&self) -> PathBuf {
+        self.path.join(AGENT)
+    }
+
     fn location(&self, pointer: &str) -> Location {
         let node = self.node.as_ref().and_then(|node| node.at(pointer));
         node.map_or(Location::START, |node| node.location)
@@ -73,6 +111,26 @@ impl DefinitionFolder {
 
     fn problem(&self, kind: ProblemKind, pointer: &str) -> Problem {
         Problem::new(kind, self.location(pointer)).in_file(&self.file).path(path_of(pointer))
+    }
+}
+
+/// The files of a definition, by their names: on the disk, or as texts.
+#[derive(Clone, Copy)]
+enum Files<'a> {
+    Folder(&'a Path),
+    Texts(&'a BTreeMap<String, String>),
+}
+
+impl Files<'_> {
+    /// Returns the text of a file; `None` if it does not exist.
+    fn read(self, name: &str) -> Result<Option<String>, Box<Problem>> {
+        match self {
+            Self::Folder(path) => read_file(path, name),
+            Self::Texts(texts) => match texts.get(name) {
+                Some(text) if text.len() > FILE_BYTES_MAX => Err(too_large()),
+                text => Ok(text.cloned()),
+            },
+        }
     }
 }
 
@@ -142,7 +200,7 @@ pub fn read_definitions(root: &Path) -> Result<Definitions, Box<Problem>> {
             Err(problems) => read.problems.extend(problems),
         }
     }
-    let problems = check_together(&read.sound);
+    let problems = check_together(&read.sound.iter().collect::<Vec<_>>());
     // A definition that reaches itself, or has the name of another one, is not sound either.
     read.sound.retain(|folder| problems.iter().all(|problem| problem.file != folder.file));
     read.problems.extend(problems);
@@ -157,14 +215,68 @@ pub fn read_definitions(root: &Path) -> Result<Definitions, Box<Problem>> {
 /// All problems of the definition.
 pub fn read_folder(path: &Path) -> Result<DefinitionFolder, Vec<Problem>> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let file = format!("{name}/{AGENT}");
+    let folder = read_definition_files(
+        Files::Folder(path),
+        Usual { slug: Some(&name), organization: None },
+    )?;
+    Ok(DefinitionFolder { path: path.to_owned(), ..folder })
+}
+
+/// Reads a definition from the texts of its files, by their names: `agent.yaml`, and those that it
+/// names. They are checked as the files of a folder are. A definition without the key has this
+/// organisation.
+///
+/// # Errors
+/// All problems of the definition. A text that the definition does not name is one.
+pub fn read_texts(
+    slug: Option<&str>,
+    organization: Option<&str>,
+    texts: &BTreeMap<String, String>,
+) -> Result<DefinitionFolder, Vec<Problem>> {
+    let path_of_file = |name: &str| match slug {
+        Some(slug) => format!("{slug}/{name}"),
+        None => name.to_owned(),
+    };
+    let bytes: usize = texts.values().map(String::len).sum();
+    if bytes > TEXTS_BYTES_MAX {
+        let problem = Problem::new(ProblemKind::TooLarge, Location::START);
+        let problem = problem.in_file(&path_of_file(AGENT));
+        let problem = problem.found(format!("{bytes} bytes in all files"));
+        return Err(vec![problem.expected(format!("at most {TEXTS_BYTES_MAX} bytes"))]);
+    }
+    let folder = read_definition_files(Files::Texts(texts), Usual { slug, organization })?;
+    let named = |name: &str| {
+        name == AGENT
+            || BESIDE.iter().any(|(_, beside)| *beside == name)
+            || folder.files.iter().any(|file| file.path == name)
+    };
+    let others = texts.keys().filter(|name| !named(name));
+    let problem = |name: &String| {
+        let problem = Problem::new(ProblemKind::UnknownKey, Location::START).path(name);
+        let problem = problem.in_file(&path_of_file(name));
+        problem.expected("a file that the definition names")
+    };
+    let problems: Vec<_> = others.map(problem).collect();
+    if problems.is_empty() { Ok(folder) } else { Err(sorted(problems)) }
+}
+
+/// Reads a definition from its files. One without the keys has this slug and this organisation.
+fn read_definition_files(
+    files: Files<'_>,
+    usual: Usual<'_>,
+) -> Result<DefinitionFolder, Vec<Problem>> {
+    let path_of_file = |name: &str| match usual.slug {
+        Some(slug) => format!("{slug}/{name}"),
+        None => name.to_owned(),
+    };
+    let file = path_of_file(AGENT);
     let in_file = |mut problems: Vec<Problem>| {
         for problem in &mut problems {
             problem.file.clone_from(&file);
         }
         problems
     };
-    let text = match read_file(path, AGENT) {
+    let text = match files.read(AGENT) {
         Ok(Some(text)) => text,
         Ok(None) => {
             let problem = Problem::new(ProblemKind::Unreadable, Location::START);
@@ -174,35 +286,37 @@ pub fn read_folder(path: &Path) -> Result<DefinitionFolder, Vec<Problem>> {
     };
     let mut beside = Vec::new();
     for (key, name_of_file) in BESIDE {
-        match read_file(path, name_of_file) {
+        match files.read(name_of_file) {
             Ok(None) => {}
             Ok(Some(text)) => beside.push(Beside { key, file: name_of_file, text }),
-            Err(problem) => return Err(vec![problem.in_file(&format!("{name}/{name_of_file}"))]),
+            Err(problem) => return Err(vec![problem.in_file(&path_of_file(name_of_file))]),
         }
     }
-    let read = read(&text, beside, Some(name.clone())).map_err(in_file)?;
-    let Read { definition, node } = read;
+    let Read { definition, node } = read(&text, beside, usual).map_err(in_file)?;
     // The slug is the name of the definition, and not a part of what it says.
     let content = Definition { slug: None, ..definition.clone() };
-    let files = read_files(path, &definition, &node).map_err(in_file)?;
-    let texts: Vec<_> = files.iter().map(|file| json!([file.path, file.text])).collect();
+    let texts = read_files(files, &definition, &node).map_err(in_file)?;
+    let named: Vec<_> = texts.iter().map(|file| json!([file.path, file.text])).collect();
     let content = serde_json::to_value(&content).unwrap_or_default();
-    let hash = hash(&if texts.is_empty() { content } else { json!([content, texts]) });
-    let slug = definition.slug.clone().unwrap_or(name);
+    let hash = hash(&if named.is_empty() { content } else { json!([content, named]) });
+    let Some(slug) = definition.slug.clone() else {
+        let problem = Problem::new(ProblemKind::MissingKey, node.location);
+        return Err(in_file(vec![problem.expected("the key `slug`")]));
+    };
     Ok(DefinitionFolder {
-        path: path.to_owned(),
+        path: PathBuf::new(),
         slug,
         definition,
-        files,
+        files: texts,
         hash,
         node: Some(node),
         file,
     })
 }
 
-/// Reads the files that the sources of a definition name.
+/// Reads the files that the sources and the skills of a definition name.
 fn read_files(
-    folder: &Path,
+    all: Files<'_>,
     definition: &Definition,
     node: &Node,
 ) -> Result<Vec<FileText>, Vec<Problem>> {
@@ -212,7 +326,7 @@ fn read_files(
         for (place, path) in paths.iter().enumerate() {
             let pointer = format!("/sources/{source}/paths/{place}");
             let location = node.at(&pointer).map_or(Location::START, |node| node.location);
-            match read_file(folder, path) {
+            match all.read(path) {
                 Ok(Some(text)) => files.push(FileText { path: path.clone(), text }),
                 Ok(None) => {
                     let problem = Problem::new(ProblemKind::Unreadable, location);
@@ -223,6 +337,36 @@ fn read_files(
                     problems.push(Problem { location, path: path_of(&pointer), ..*problem });
                 }
             }
+        }
+    }
+    let mut names = BTreeSet::new();
+    for (place, folder) in definition.skills.iter().enumerate() {
+        let pointer = format!("/skills/{place}");
+        let location = node.at(&pointer).map_or(Location::START, |node| node.location);
+        let path = Skill::file(folder);
+        let new = |kind| Problem::new(kind, location).path(path_of(&pointer));
+        let text = match all.read(&path) {
+            Ok(Some(text)) => text,
+            Ok(None) => {
+                let problem = new(ProblemKind::Unreadable).found(&path);
+                problems.push(problem.expected("a folder with a `SKILL.md`"));
+                continue;
+            }
+            Err(problem) => {
+                problems.push(Problem { location, path: path_of(&pointer), ..*problem });
+                continue;
+            }
+        };
+        match Skill::read(&text) {
+            None => problems.push(new(ProblemKind::MissingKey).found(&path).expected(
+                "`name` and `description` as texts in the front matter, between two lines `---`",
+            )),
+            Some(skill) if !names.insert(skill.name.clone()) => problems.push(
+                new(ProblemKind::Twice)
+                    .found(&skill.name)
+                    .expected("a name that no other skill has"),
+            ),
+            Some(_) => files.push(FileText { path, text }),
         }
     }
     if problems.is_empty() { Ok(files) } else { Err(problems) }
@@ -259,8 +403,7 @@ fn read_file(folder: &Path, name: &str) -> Result<Option<String>, Box<Problem>> 
     let read = file.take(limit).read_to_end(&mut bytes);
     read.map_err(|error| Box::new(unreadable(path, &error)))?;
     if bytes.len() > FILE_BYTES_MAX {
-        let problem = Problem::new(ProblemKind::TooLarge, Location::START).found("more bytes");
-        return Err(Box::new(problem.expected(format!("at most {FILE_BYTES_MAX} bytes"))));
+        return Err(too_large());
     }
     String::from_utf8(bytes).map(Some).map_err(|error| {
         let sound = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
@@ -272,6 +415,11 @@ fn read_file(folder: &Path, name: &str) -> Result<Option<String>, Box<Problem>> 
     })
 }
 
+fn too_large() -> Box<Problem> {
+    let problem = Problem::new(ProblemKind::TooLarge, Location::START).found("more bytes");
+    Box::new(problem.expected(format!("at most {FILE_BYTES_MAX} bytes")))
+}
+
 fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
     Problem::new(ProblemKind::Unreadable, Location::START)
         .in_file(&path.display().to_string())
@@ -280,11 +428,11 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
 
 /// Returns the problems between definitions: two of one name, agents that do not exist, and agents
 /// that reach themselves.
-fn check_together(folders: &[DefinitionFolder]) -> Vec<Problem> {
+fn check_together(folders: &[&DefinitionFolder]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut by_name: BTreeMap<(Option<&str>, &str), &DefinitionFolder> = BTreeMap::new();
-    for folder in folders {
-        let name = (folder.definition.organization.as_deref(), folder.slug.as_str());
+    let mut by_name = ByName::new();
+    for folder in folders.iter().copied() {
+        let name = name_of(folder);
         let Some(first) = by_name.insert(name, folder) else { continue };
         // The folder that has the slug as its name keeps it.
         let is_named =
@@ -299,34 +447,67 @@ fn check_together(folders: &[DefinitionFolder]) -> Vec<Problem> {
         let problem = problem.expected("a slug that no other agent of the organisation has");
         problems.push(problem.other(&first.file, other));
     }
-    let find = |of: &DefinitionFolder, slug: &str| {
-        let own = of.definition.organization.as_deref();
-        by_name.get(&(own, slug)).or_else(|| by_name.get(&(None, slug))).copied()
-    };
-    for folder in folders {
-        for (pointer, slug) in folder.definition.asks() {
-            if find(folder, slug).is_none() {
-                let problem = folder.problem(ProblemKind::UnknownAgent, &pointer).found(slug);
-                let problem = problem.expected("the slug of an agent beside it");
-                problems.push(problem.nearest_of(slug, by_name.keys().map(|(_, slug)| *slug)));
-            }
+    for folder in folders.iter().copied() {
+        problems.extend(unknown_agents(folder, &by_name));
+    }
+    problems.extend(circles(folders, &by_name));
+    problems
+}
+
+/// Returns the problems that a definition has among others: it asks an agent that does not exist, or
+/// that asks it.
+pub(crate) fn check_among(folder: &DefinitionFolder, others: &[&DefinitionFolder]) -> Vec<Problem> {
+    let all = others.iter().copied().chain([folder]);
+    let by_name: ByName<'_> = all.map(|of| (name_of(of), of)).collect();
+    let mut problems = unknown_agents(folder, &by_name);
+    let closing = circles(&[folder], &by_name).into_iter().map(|problem| {
+        // The other definitions are sound, also if one of them closes the circle.
+        let pointer = folder.definition.asks().next().map(|(pointer, _)| pointer);
+        let own = folder.problem(ProblemKind::Cycle, &pointer.unwrap_or_default());
+        Problem { found: problem.found, expected: problem.expected, ..own }
+    });
+    problems.extend(closing);
+    sorted(problems)
+}
+
+/// Definitions by organisation and slug.
+type ByName<'a> = BTreeMap<(Option<&'a str>, &'a str), &'a DefinitionFolder>;
+
+fn name_of(folder: &DefinitionFolder) -> (Option<&str>, &str) {
+    (folder.definition.organization.as_deref(), &folder.slug)
+}
+
+/// Returns the agent that a definition gets for a slug: that of its organisation, or that for all.
+fn find<'a>(
+    by_name: &ByName<'a>,
+    of: &DefinitionFolder,
+    slug: &str,
+) -> Option<&'a DefinitionFolder> {
+    let own = of.definition.organization.as_deref();
+    by_name.get(&(own, slug)).or_else(|| by_name.get(&(None, slug))).copied()
+}
+
+fn unknown_agents(folder: &DefinitionFolder, by_name: &ByName<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (pointer, slug) in folder.definition.asks() {
+        if find(by_name, folder, slug).is_none() {
+            let problem = folder.problem(ProblemKind::UnknownAgent, &pointer).found(slug);
+            let problem = problem.expected("the slug of an agent beside it");
+            problems.push(problem.nearest_of(slug, by_name.keys().map(|(_, slug)| *slug)));
         }
     }
-    problems.extend(circles(folders, &find));
     problems
 }
 
 /// Returns a problem for each request that closes a circle, with the circle by slugs.
-fn circles<'a>(
-    folders: &'a [DefinitionFolder],
-    find: &impl Fn(&DefinitionFolder, &str) -> Option<&'a DefinitionFolder>,
-) -> Vec<Problem> {
+fn circles<'a>(folders: &[&'a DefinitionFolder], by_name: &ByName<'a>) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut done: BTreeSet<&Path> = BTreeSet::new();
-    for first in folders {
+    // Definitions of a store have no folders: each is known by its place in memory.
+    let mut done: BTreeSet<*const DefinitionFolder> = BTreeSet::new();
+    for first in folders.iter().copied() {
         // The way to the folder that is visited, each with the number of the request to follow next.
         let mut way: Vec<(&DefinitionFolder, usize)> = Vec::new();
-        if done.insert(&first.path) {
+        if done.insert(first) {
             way.push((first, 0));
         }
         while let Some((folder, next)) = way.last_mut() {
@@ -336,14 +517,14 @@ fn circles<'a>(
                 continue;
             };
             *next += 1;
-            let Some(other) = find(folder, slug) else { continue };
-            if let Some(start) = way.iter().position(|(on_way, _)| on_way.path == other.path) {
+            let Some(other) = find(by_name, folder, slug) else { continue };
+            if let Some(start) = way.iter().position(|(on_way, _)| std::ptr::eq(*on_way, other)) {
                 let names = way.iter().skip(start).map(|(on_way, _)| on_way.slug.as_str());
                 let names: Vec<_> = names.chain([slug]).collect();
                 let problem = folder.problem(ProblemKind::Cycle, &pointer);
                 let problem = problem.found(names.join(" → "));
                 problems.push(problem.expected("no agent that asks the one that asks it"));
-            } else if done.insert(&other.path) {
+            } else if done.insert(other) {
                 way.push((other, 0));
             }
         }

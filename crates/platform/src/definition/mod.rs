@@ -16,7 +16,10 @@ pub use file::{
     AgentCard, AgentType, Definition, Deliverable, DeliverableFormat, Execution, Llm,
     Orchestration, OrchestrationMode, Plan, PlanFormat, RunBudget, ToolMode,
 };
-pub use folder::{DefinitionFolder, Definitions, FileText, read_definitions, read_folder};
+pub(crate) use folder::{DEFINITIONS_MAX, check_among};
+pub use folder::{
+    DefinitionFolder, Definitions, FileText, read_definitions, read_folder, read_texts,
+};
 pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
@@ -52,7 +55,7 @@ pub(crate) fn read_yaml(text: &str) -> Result<serde_json::Value, Box<Problem>> {
 /// All problems, by their places; of the first kind that prevents further checks: syntax, then
 /// keys and types, then rules between keys.
 pub fn read_definition(text: &str) -> Result<Definition, Vec<Problem>> {
-    read(text, Vec::new(), None).map(|read| read.definition)
+    read(text, Vec::new(), Usual::default()).map(|read| read.definition)
 }
 
 /// A key of a definition that is a file of its own.
@@ -68,8 +71,15 @@ struct Read {
     node: Node,
 }
 
-/// Reads a definition from its text and the files beside it. One without a slug has this one.
-fn read(text: &str, beside: Vec<Beside>, slug: Option<String>) -> Result<Read, Vec<Problem>> {
+/// Values of keys that a definition does not have.
+#[derive(Debug, Clone, Copy, Default)]
+struct Usual<'a> {
+    slug: Option<&'a str>,
+    organization: Option<&'a str>,
+}
+
+/// Reads a definition from its text and the files beside it.
+fn read(text: &str, beside: Vec<Beside>, usual: Usual<'_>) -> Result<Read, Vec<Problem>> {
     let node = Node::read(text).map_err(|problem| vec![*problem])?;
     if !matches!(node.content, Content::Mapping(_)) {
         // The value of an empty file is at its end.
@@ -92,14 +102,18 @@ fn read(text: &str, beside: Vec<Beside>, slug: Option<String>) -> Result<Read, V
             None => node.insert(key, text),
         }
     }
-    if let Some(slug) = slug.filter(|_| node.entry("slug").is_none()) {
-        node.insert("slug", slug);
+    for (key, value) in [("slug", usual.slug), ("organization", usual.organization)] {
+        if let Some(value) = value.filter(|_| node.entry(key).is_none()) {
+            node.insert(key, value.to_owned());
+        }
     }
     problems.extend(schema::problems_of(&node));
     if !problems.is_empty() {
         return Err(sorted(problems));
     }
-    let definition: Definition = serde_json::from_value(node.to_json()).map_err(|error| {
+    let parsed = serde_json::from_value(node.to_json());
+    let parsed = parsed.or_else(|_| serde_json::from_value(node.to_whole_json()));
+    let definition: Definition = parsed.map_err(|error| {
         vec![Problem::new(ProblemKind::WrongType, node.location).found(error.to_string())]
     })?;
     let mut rules = Rules { definition: &definition, node: &node, problems: Vec::new() };

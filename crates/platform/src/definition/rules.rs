@@ -3,14 +3,17 @@
 use super::file::{AgentType, Definition, DeliverableFormat, PlanFormat};
 use super::problem::{Problem, ProblemKind};
 use super::schema::path_of;
-use super::source::SourceKind;
+use super::source::{DURATION_MAX, SourceKind, parse_duration};
 use super::transform::Transform;
 use super::transport::{Authentication, AuthenticationType, Grant, TransportKind};
 use super::yaml::Node;
 use crate::context::{NAMES, Template};
 use serde_json::{Map, Value as Json};
+use std::time::Duration;
 use url::Url;
 use weftwork_schema::Checker;
+use weftwork_types::OrgId;
+use weftwork_types::item::Namespace;
 
 /// Reports problems of a definition at the places of its keys.
 pub(super) struct Rules<'a> {
@@ -30,6 +33,8 @@ impl Rules<'_> {
         self.check_agents();
         self.check_sources();
         self.check_context();
+        self.check_durations();
+        self.check_budget();
     }
 
     fn problem(&self, kind: ProblemKind, pointer: &str) -> Problem {
@@ -47,6 +52,12 @@ impl Rules<'_> {
     }
 
     fn check_version(&mut self) {
+        if let Some(org) = &self.definition.organization
+            && let Err(error) = OrgId::new(org)
+        {
+            let expected = format!("the id of an organisation: {}", error.expected);
+            self.report(ProblemKind::BadValue, "/organization", expected);
+        }
         if let Some(version) = &self.definition.version
             && let Err(error) = semver::Version::parse(version)
         {
@@ -96,6 +107,15 @@ impl Rules<'_> {
             if Transform::read(transform).is_err() {
                 let expected = "a mapping, or a text with placeholders such as `{{message}}`";
                 self.report(ProblemKind::BadValue, pointer, expected);
+            }
+        }
+        if !definition.skills.is_empty() && of != AgentType::Context {
+            let expected = "the type `context`, or no skills";
+            self.report(ProblemKind::TypeMismatch, "/skills", expected);
+        }
+        for (place, skill) in definition.skills.iter().enumerate() {
+            if definition.skills[..place].contains(skill) {
+                self.report(ProblemKind::Twice, &format!("/skills/{place}"), "each skill once");
             }
         }
         if definition.tool_mode.is_some() && definition.tools.is_none() {
@@ -285,9 +305,52 @@ impl Rules<'_> {
                     self.report(ProblemKind::TypeMismatch, &pointer, expected);
                 }
             }
+            if !source.namespace.is_empty()
+                && let Err(error) = Namespace::new(source.namespace.iter().cloned())
+            {
+                let pointer = format!("{pointer}/namespace");
+                self.report(ProblemKind::BadValue, &pointer, format!("a namespace ({error})"));
+            }
             if source.kind == SourceKind::SubAgent && definition.sub_agent_slug.is_none() {
                 let expected = "the key `subAgentSlug`, or no such source";
                 self.report(ProblemKind::TypeMismatch, &pointer, expected);
+            }
+        }
+    }
+
+    /// Checks that times are neither zero nor longer than any that is meant.
+    fn check_durations(&mut self) {
+        let definition = self.definition;
+        let timeout = definition.execution.as_ref().and_then(|of| of.timeout.as_deref());
+        let mut given = vec![("/execution/timeout".to_owned(), timeout)];
+        for (place, source) in definition.sources.iter().flatten().enumerate() {
+            given.push((format!("/sources/{place}/deadline"), source.deadline.as_deref()));
+        }
+        for (pointer, text) in given {
+            let Some(text) = text else { continue };
+            let is_sound = |time: Duration| !time.is_zero() && time <= DURATION_MAX;
+            if !parse_duration(text).is_some_and(is_sound) {
+                let expected = "a time from `1ms` to `52w`, or no such key for the usual one";
+                self.report(ProblemKind::BadValue, &pointer, expected);
+            }
+        }
+    }
+
+    /// Checks that the budget leaves what each run of the type needs.
+    fn check_budget(&mut self) {
+        let definition = self.definition;
+        let budget = definition.execution.as_ref().and_then(|of| of.budget.as_ref());
+        let Some(budget) = budget else { return };
+        let needed = match definition.agent_type {
+            AgentType::Context => &[("tokens", budget.tokens), ("calls", budget.calls)][..],
+            AgentType::Tool => &[("tools", budget.tools)],
+            _ => &[],
+        };
+        for (key, limit) in needed {
+            if *limit == Some(0) {
+                let of = definition.agent_type.name();
+                let expected = format!("at least 1, which each run of the type `{of}` needs");
+                self.report(ProblemKind::BadValue, &format!("/execution/budget/{key}"), expected);
             }
         }
     }

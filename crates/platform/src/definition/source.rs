@@ -13,7 +13,7 @@ pub struct Source {
     /// Time after which the source is left out, such as `2s`; five seconds by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(w|d|h|ms|m|s))+$"))]
-    deadline: Option<String>,
+    pub(super) deadline: Option<String>,
     /// Maximum number of records, items or messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000))]
@@ -89,6 +89,9 @@ impl Source {
         self.deadline.as_deref().and_then(parse_duration)
     }
 }
+
+/// Longest duration of a definition: 52 weeks.
+pub(super) const DURATION_MAX: Duration = Duration::from_secs(52 * 7 * 24 * 60 * 60);
 
 /// Parses a duration such as `90s` or `1m30s`. `None` for another text.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {

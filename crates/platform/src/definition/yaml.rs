@@ -13,6 +13,8 @@ pub(super) const FILE_BYTES_MAX: usize = 1 << 20;
 const NODES_MAX: usize = 20_000;
 /// Maximum depth of nested values. A level needs about 45 kB of the stack in a build for tests.
 const DEPTH_MAX: usize = 32;
+/// Largest number up to which all whole ones have a form as a floating point number.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 /// Maximum number of aliases.
 const ALIASES_MAX: usize = 500;
 
@@ -88,6 +90,13 @@ impl Node {
         })
     }
 
+    /// Returns the value with whole numbers as integers: `2.0` is one to a JSON Schema.
+    pub(super) fn to_whole_json(&self) -> Json {
+        let mut json = self.to_json();
+        make_whole(&mut json);
+        json
+    }
+
     pub(super) fn to_json(&self) -> Json {
         match &self.content {
             Content::Scalar(value) => value.clone(),
@@ -97,6 +106,21 @@ impl Node {
                 Json::Object(entries.iter().map(member).collect::<Map<_, _>>())
             }
         }
+    }
+}
+
+fn make_whole(json: &mut Json) {
+    match json {
+        Json::Number(number) => {
+            let whole = number.as_f64().filter(|of| of.fract() == 0.0 && of.abs() <= WHOLE_MAX);
+            #[expect(clippy::cast_possible_truncation, reason = "the value is whole and small")]
+            if let Some(whole) = whole {
+                *number = Number::from(whole as i64);
+            }
+        }
+        Json::Array(items) => items.iter_mut().for_each(make_whole),
+        Json::Object(members) => members.values_mut().for_each(make_whole),
+        _ => {}
     }
 }
 

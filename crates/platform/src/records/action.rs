@@ -1,6 +1,7 @@
 //! Actions of people on records.
 
 use super::Result;
+use super::cache::RecordCache;
 use super::check::Form;
 use super::error::{Changed, MergeConflicts, RecordError};
 use super::merge::merge_contents;
@@ -14,6 +15,9 @@ use weftwork_store::{
 };
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
+/// Number of rows that are read at once to count records.
+const COUNTED_ROWS: usize = 64;
+
 /// The plans and deliverables that a principal has in a store.
 ///
 /// Each action reads the record and writes it in one transaction, which expects the record as it
@@ -26,6 +30,7 @@ pub struct Records<'a> {
     pub(super) store: &'a dyn Store,
     pub(super) who: &'a Principal,
     now: Timestamp,
+    cache: Option<&'a RecordCache>,
 }
 
 impl std::fmt::Debug for Records<'_> {
@@ -61,7 +66,13 @@ impl<'a> Records<'a> {
     /// Creates the view of a principal at a time.
     #[must_use]
     pub fn new(store: &'a dyn Store, who: &'a Principal, now: Timestamp) -> Self {
-        Self { store, who, now }
+        Self { store, who, now, cache: None }
+    }
+
+    /// Lets reads of single records begin with what this process read before.
+    #[must_use]
+    pub fn cached(self, cache: &'a RecordCache) -> Self {
+        Self { cache: Some(cache), ..self }
     }
 
     /// Creates a record with its first version. Its thread counts as changed.
@@ -96,7 +107,7 @@ impl<'a> Records<'a> {
     /// # Errors
     /// [`RecordError::Limit`] if it has none.
     pub async fn check_room(&self, kind: RecordKind, thread: &ThreadId) -> Result<()> {
-        let records = self.all(kind, thread).await?.len();
+        let records = self.count(kind, thread).await?;
         check_length(format!("thread `{thread}`"), "records of a kind", records + 1, RECORDS_MAX)
     }
 
@@ -105,9 +116,31 @@ impl<'a> Records<'a> {
     /// # Errors
     /// [`StoreError::NotFound`] if it does not exist or belongs to another subject.
     pub async fn read(&self, at: &RecordRef) -> Result<Record> {
-        let rows = self.rows(SequenceQuery::of(at.sequence(), 0)).await?;
-        let found = Record::read(at, &rows)?.filter(|record| record.subject == self.who.subject);
+        let found = self.read_of_all(at).await?;
+        let found = found.filter(|record| record.subject == self.who.subject);
         found.ok_or_else(|| at.missing())
+    }
+
+    /// Reads a record of any subject: all its events, or those after the ones that this process has read.
+    async fn read_of_all(&self, at: &RecordRef) -> Result<Option<Record>> {
+        let org = &self.who.org;
+        let known = self.cache.and_then(|cache| Some((cache, cache.revision(org, at)?)));
+        if let Some((cache, revision)) = known {
+            let query = SequenceQuery::of(at.sequence(), revision.saturating_sub(1));
+            let rows = self.rows(query).await?;
+            if let Some(record) = cache.with_later(org, at, &rows) {
+                if let Some(newest) = rows.last().filter(|row| row.version > revision) {
+                    cache.put(org, &record, newest);
+                }
+                return Ok(Some(record));
+            }
+        }
+        let rows = self.rows(SequenceQuery::of(at.sequence(), 0)).await?;
+        let record = Record::read(at, &rows)?;
+        if let (Some(cache), Some(record), Some(newest)) = (self.cache, &record, rows.last()) {
+            cache.put(org, record, newest);
+        }
+        Ok(record)
     }
 
     /// Returns a version with its content; `None` for the current one.
@@ -136,6 +169,24 @@ impl<'a> Records<'a> {
         records.retain(|record| record.subject == self.who.subject);
         records.sort_by_key(|record| record.versions.first().map(|version| version.at));
         Ok(records)
+    }
+
+    /// Returns the number of records of all subjects. Of a record with many versions a few are read.
+    async fn count(&self, kind: RecordKind, thread: &ThreadId) -> Result<usize> {
+        let mut count = 0;
+        let mut query = SequenceQuery { limit: COUNTED_ROWS, ..kind.query(thread) };
+        loop {
+            let rows = self.store.sequence_rows(self.who, query.clone()).await?;
+            let Some(last) = rows.last() else { return Ok(count) };
+            // Each part begins with the first row of a sequence: that of a deleted record says so.
+            for rows in rows.chunk_by(|a, b| a.sequence == b.sequence) {
+                let first = rows.first().map(SequenceRow::json).transpose()?;
+                count += usize::from(!matches!(first, Some(Event::Deleted { .. })));
+            }
+            // No id of a record has this character, which precedes all that they have.
+            let next = format!("{}\u{1}", last.sequence.key);
+            query = SequenceQuery { first: next, ..query };
+        }
     }
 
     /// Returns the records of all subjects.

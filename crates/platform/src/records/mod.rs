@@ -6,6 +6,7 @@
 //! version: for other subjects of the organisation it does not exist.
 
 mod action;
+mod cache;
 mod check;
 mod conversation;
 mod error;
@@ -17,6 +18,7 @@ mod record;
 mod version;
 
 pub use action::{Edit, Merge, Records};
+pub use cache::RecordCache;
 pub use check::{ContentProblem, ContentRule, Form};
 pub(crate) use conversation::agent_of_thread;
 pub use conversation::{

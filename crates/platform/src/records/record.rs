@@ -157,38 +157,41 @@ pub struct Record {
     /// Versions that were current when a version was added that does not continue them.
     #[serde(skip)]
     displaced: BTreeSet<u64>,
+    /// Keys of the contents of all versions. A version that is written twice counts once.
+    #[serde(skip)]
+    contents: BTreeSet<String>,
 }
 
 impl Record {
     /// Reads a record from all records of its sequence. `None` if it was deleted, or never existed.
     pub(super) fn read(at: &RecordRef, rows: &[SequenceRow]) -> Result<Option<Self>> {
-        let mut record: Option<Self> = None;
-        let mut contents = BTreeSet::new();
-        for row in rows {
+        for (place, row) in rows.iter().enumerate() {
             match row.json()? {
                 Event::Version(version) => {
-                    if !contents.insert(version.unique.clone()) {
-                        continue;
-                    }
-                    let subject = &version.by;
-                    let record = record.get_or_insert_with(|| Self::new(at, subject));
+                    let mut record = Self::new(at, &version.by);
                     record.add(*version);
+                    record.revision = row.version;
+                    return record.with_events(rows.get(place + 1..).unwrap_or_default());
                 }
                 Event::Deleted { .. } => return Ok(None),
-                Event::Current { version, .. } => {
-                    if let Some(record) = &mut record {
-                        record.current = version;
-                    }
-                }
-                Event::DeletedVersion { version, .. } => {
-                    if let Some(record) = &mut record {
-                        record.delete(version);
-                    }
-                }
+                Event::Current { .. } | Event::DeletedVersion { .. } => {}
             }
         }
-        let revision = rows.last().map_or(0, |row| row.version);
-        Ok(record.map(|record| Self { revision, ..record }))
+        Ok(None)
+    }
+
+    /// Returns the record after further events. `None` if it was deleted.
+    pub(super) fn with_events(mut self, rows: &[SequenceRow]) -> Result<Option<Self>> {
+        for row in rows {
+            match row.json()? {
+                Event::Version(version) => self.add(*version),
+                Event::Deleted { .. } => return Ok(None),
+                Event::Current { version, .. } => self.current = version,
+                Event::DeletedVersion { version, .. } => self.delete(version),
+            }
+            self.revision = row.version;
+        }
+        Ok(Some(self))
     }
 
     fn new(at: &RecordRef, subject: &str) -> Self {
@@ -200,17 +203,23 @@ impl Record {
             revision: 0,
             parents: Vec::new(),
             displaced: BTreeSet::new(),
+            contents: BTreeSet::new(),
         }
     }
 
     fn add(&mut self, version: Version) {
+        if !self.contents.insert(version.unique.clone()) {
+            return;
+        }
         let number = self.parents.len() as u64 + 1;
         let is_older = |parent: &u64| (1..number).contains(parent);
         let parent = version.parent.filter(is_older);
         let merge_of = version.merge_of.filter(is_older);
         self.parents.push([parent, merge_of]);
         self.versions.push(Version { number, parent, merge_of, ..version });
-        if number > 1 && !self.ancestors(number).contains(&self.current) {
+        // Most versions continue the current one, whose ancestors need no search.
+        let continues = [parent, merge_of].contains(&Some(self.current));
+        if number > 1 && !continues && !self.ancestors(number).contains(&self.current) {
             self.displaced.insert(self.current);
         }
         self.current = number;

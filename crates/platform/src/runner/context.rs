@@ -2,10 +2,11 @@
 
 use super::Runner;
 use crate::agent::{Agent, system, warn_about};
-use crate::context::{self, Piece};
+use crate::context::{self, Fetched, Piece};
 use crate::definition::AgentType;
 use crate::mode::{RequestError, payload_of};
 use crate::records::{ContentFormat, NewVersion, RecordKind};
+use crate::skills::choose_skills;
 use crate::source::AGENTS;
 use crate::state::{AgentState, AgentStateUpdate};
 use serde_json::{Value, json};
@@ -41,7 +42,8 @@ async fn build(
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
     let sub_agent = ask_sub_agent(&agent, &state, &ctx).await?;
-    let gathered = context::gather(&agent, &state, sub_agent, &ctx).await?;
+    let skills = choose_skills(&agent, &state, &ctx).await?;
+    let gathered = context::gather(&agent, &state, Fetched { sub_agent, skills }, &ctx).await?;
     let mut instructions = gathered.text.clone();
     instructions.push_str("\n\nCarry out what the user asks for. Answer with the result alone,");
     let form = agent.definition.deliverable.as_ref();

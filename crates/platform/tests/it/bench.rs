@@ -138,8 +138,17 @@ fn fail() -> std::result::Result<i64, ToolError> {
     Err(ToolError::failed("it failed"))
 }
 
+/// Returns the length of a key.
+#[tool(name = "math/weigh", example(request = "Weigh the key k.", args = {"key": "k"}))]
+fn weigh(#[arg(secret)] key: String) -> std::result::Result<usize, ToolError> {
+    match key.len() {
+        0..=40 => Ok(key.len()),
+        _ => Err(ToolError::failed(format!("the key {key} is too long"))),
+    }
+}
+
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(add), Arc::new(negate), Arc::new(fail)]
+    vec![Arc::new(add), Arc::new(negate), Arc::new(fail), Arc::new(weigh)]
 }
 
 impl Bench {

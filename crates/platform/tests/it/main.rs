@@ -2,8 +2,10 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod agents;
+mod amounts;
 mod bench;
 mod folders;
+mod freshness;
 mod records;
 mod records_check;
 mod records_conversation;
@@ -11,5 +13,7 @@ mod records_history;
 mod records_merge;
 mod records_races;
 mod requests;
+mod rows;
+mod skills;
 mod sound;
 mod wrong;

@@ -3,7 +3,9 @@
 use super::records::{deliverable, edit, markdown, new, principal, store};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use weftwork_platform::records::{Merge, Record, RecordError, Records, merge_contents};
+use weftwork_platform::records::{
+    Merge, Record, RecordCache, RecordError, Records, merge_contents,
+};
 use weftwork_types::Timestamp;
 
 /// An action. Versions are chosen among all that were ever added.
@@ -192,19 +194,24 @@ fn outcome(found: &Result<Record, RecordError>) -> Outcome {
 async fn play(steps: Vec<Step>) {
     let store = store().await;
     let ada = principal("ada");
-    let records = Records::new(&*store, &ada, Timestamp(5));
+    // Another process changes the record, too, and this one remembers what it read.
+    let cache = RecordCache::default();
+    let others = Records::new(&*store, &ada, Timestamp(5));
+    let records = others.cached(&cache);
     let at = deliverable("d");
     let text = "1\n2\n3\n4\n5\n";
     records.create(&at, &new(text), &markdown()).await.expect("creates");
     let mut model = Model::default();
     model.add(text.to_owned(), Vec::new());
-    for step in &steps {
-        let found = act(&records, &model, step).await;
+    for (place, step) in steps.iter().enumerate() {
+        let actor = if place % 3 == 0 { &others } else { &records };
+        let found = act(actor, &model, step).await;
         assert_eq!(outcome(&found), model.apply(step), "{step:?} of {steps:?}");
         let record = records.read(&at).await.expect("reads");
         if let Ok(found) = found {
             assert_eq!(found, record);
         }
+        assert_eq!(others.read(&at).await.expect("reads"), record, "{steps:?}");
         let numbers: Vec<_> =
             record.versions.iter().map(|version| version.number as usize).collect();
         assert_eq!((numbers, record.current as usize), (model.left(), model.current), "{steps:?}");

@@ -2,9 +2,11 @@
 
 use super::records::{create_thread, deliverable, edit, markdown, new, principal, thread};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use tokio::join;
-use weftwork_platform::records::{Author, Record, RecordError, Records, version_writes};
+use weftwork_platform::records::{
+    Author, Record, RecordCache, RecordError, Records, version_writes,
+};
 use weftwork_store::rows::{
     Batch, Key, KeyRange, MemoryRows, Order, RowStore, Rows, Value, Written,
 };
@@ -17,6 +19,8 @@ use weftwork_types::{BoxFuture, Timestamp};
 struct Interleaved {
     rows: MemoryRows,
     state: AtomicU64,
+    /// Number of rows that were read.
+    read: AtomicUsize,
     /// The next write has its effect and is reported as a conflict, as if it had been repeated.
     is_repeated: AtomicBool,
 }
@@ -39,6 +43,7 @@ impl Rows for Interleaved {
     fn get(&self, keys: Vec<Key>) -> BoxFuture<'_, Result<Vec<Option<Value>>>> {
         Box::pin(async move {
             self.pause().await;
+            self.read.fetch_add(keys.len(), Ordering::SeqCst);
             self.rows.get(keys).await
         })
     }
@@ -51,7 +56,9 @@ impl Rows for Interleaved {
     ) -> BoxFuture<'_, Result<Vec<(Key, Value)>>> {
         Box::pin(async move {
             self.pause().await;
-            self.rows.scan(range, order, limit).await
+            let found = self.rows.scan(range, order, limit).await?;
+            self.read.fetch_add(found.len(), Ordering::SeqCst);
+            Ok(found)
         })
     }
 
@@ -241,4 +248,59 @@ async fn a_record_that_is_created_while_its_thread_is_deleted_is_not_left_behind
         assert_eq!(rows_of(&store).await, 0, "{seed}: {made:?}");
     }
     assert!(created > 20 && created < 190, "{created}");
+}
+
+/// A process that has read a record reads few of its events for a further version, however many the
+/// record has, also after the writes of others.
+#[tokio::test]
+async fn a_write_reads_as_many_rows_for_hundreds_of_versions_as_for_few() {
+    let (rows, store) = store(0).await;
+    let ada = principal("ada");
+    let cache = RecordCache::default();
+    let others = Records::new(&store, &ada, Timestamp(5));
+    let records = others.cached(&cache);
+    let at = deliverable("d");
+    let form = markdown();
+    records.create(&at, &new("1\n"), &form).await.expect("creates");
+    let mut reads = Vec::new();
+    for number in 2..=300 {
+        let before = rows.read.load(Ordering::SeqCst);
+        let record = records.edit(&at, &edit(None, &format!("{number}\n")), &form).await;
+        assert_eq!(record.expect("edits").versions.len(), number);
+        reads.push(rows.read.load(Ordering::SeqCst) - before);
+    }
+    assert_eq!(reads[10], reads[290], "{reads:?}");
+    others.edit(&at, &edit(None, "others\n"), &form).await.expect("edits");
+    let before = rows.read.load(Ordering::SeqCst);
+    let record = records.edit(&at, &edit(None, "own\n"), &form).await.expect("edits");
+    assert_eq!(record.versions.len(), 302);
+    assert!(rows.read.load(Ordering::SeqCst) - before <= reads[0] + 2, "{reads:?}");
+
+    // A further record of the thread is none of many versions.
+    let before = rows.read.load(Ordering::SeqCst);
+    records.create(&deliverable("e"), &new("1\n"), &form).await.expect("creates");
+    let read = rows.read.load(Ordering::SeqCst) - before;
+    assert!(read < 100, "{read}");
+}
+
+/// A record that was made again under its id is read anew.
+#[tokio::test]
+async fn a_record_of_a_thread_that_was_deleted_is_not_remembered() {
+    let (_, store) = store(0).await;
+    let ada = principal("ada");
+    let cache = RecordCache::default();
+    let others = Records::new(&store, &ada, Timestamp(5));
+    let records = others.cached(&cache);
+    let at = deliverable("d");
+    let form = markdown();
+    records.create(&at, &new("old\n"), &form).await.expect("creates");
+    store.delete_thread(&ada, &thread()).await.expect("deletes");
+    let gone = records.read(&at).await.expect_err("is deleted");
+    assert!(matches!(gone, RecordError::Store(StoreError::NotFound { .. })), "{gone}");
+    create_thread(&store).await;
+    others.create(&at, &new("new\n"), &form).await.expect("creates");
+    let record = records.read(&at).await.expect("reads");
+    assert_eq!(records.content(&record, None).await.expect("reads").content, "new\n");
+    others.delete(&at).await.expect("deletes");
+    assert!(records.read(&at).await.is_err());
 }

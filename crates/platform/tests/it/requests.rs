@@ -2,12 +2,18 @@
 
 use crate::bench::{Bench, agent};
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 use weftwork_models::scripted::Step;
 use weftwork_models::{ChatEvent, FinishReason};
 use weftwork_platform::HostedAgents;
+use weftwork_platform::records::{Records, export_conversation};
 use weftwork_types::caller::Caller;
-use weftwork_types::port::{Platform, TaskCaller};
+use weftwork_types::port::{GraphExecutor, Platform, TaskCaller};
 use weftwork_types::task::{Mode, Payload, TaskResponse};
 use weftwork_types::{OrgId, Principal, Timestamp};
 
@@ -602,4 +608,160 @@ async fn a_further_version_of_an_older_one_is_refused_before_it_is_made() {
     let list: Payload = serde_json::from_value(json!({"action": "list"})).expect("a payload");
     let nowhere = asked.platform.record(&Principal::local(), Mode::Build, "", &list).await;
     assert_eq!(nowhere.metadata["code"], "W1033", "{nowhere:?}");
+}
+
+/// The limit holds for all versions and conversations of an agent together.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn at_most_so_many_runs_of_an_agent_are_executed_at_once() {
+    const RUNS: usize = 12;
+    let counted = Arc::new(Counted::default());
+    for limit in [1, 2] {
+        let text = format!("type: context\nexecution: {{concurrency: {limit}}}\n");
+        let bench = Bench::new([agent("golf", &text)], []).await;
+        for _ in 0..RUNS {
+            let counted = Arc::clone(&counted);
+            bench.during_next(move || counted.count());
+        }
+        let threads = (0..RUNS).map(|at| bench.thread("golf", &format!("t{at}")));
+        let runs = threads.map(|thread| tokio::spawn(async move { thread.say("Hi").await }));
+        for run in runs.collect::<Vec<_>>() {
+            run.await.expect("no panic").expect("runs");
+        }
+        assert_eq!(counted.made.swap(0, Ordering::SeqCst), RUNS);
+        assert!(counted.most.swap(0, Ordering::SeqCst) <= limit);
+    }
+}
+
+/// Counts the calls of a model that are made at once.
+#[derive(Debug, Default)]
+struct Counted {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    made: AtomicUsize,
+}
+
+impl Counted {
+    fn count(&self) -> Step {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        // Time for the others, if they do not wait.
+        (0..10_000).for_each(|_| std::thread::yield_now());
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        self.made.fetch_add(1, Ordering::SeqCst);
+        Step::text("Done.")
+    }
+}
+
+/// A cancelled run gives its place up, and one that waits can be cancelled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_run_that_waits_for_its_turn_is_cancelled_and_passed_over() {
+    let text = "type: context\nexecution: {concurrency: 1}\n";
+    let bench = Bench::new([agent("golf", text)], []).await;
+    let (begun, begins) = std::sync::mpsc::channel();
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    bench.during_next(move || {
+        begun.send(()).expect("the test waits");
+        ends.recv().expect("the test goes on");
+        Step::text("First.")
+    });
+    bench.during_next(|| Step::text("Last."));
+    let first = bench.thread("golf", "first").say("Hi").begin().await.expect("begins");
+    tokio::task::block_in_place(|| begins.recv().expect("is called"));
+    let second = bench.thread("golf", "second").say("Hi").begin().await.expect("begins");
+    let third = bench.thread("golf", "third").say("Hi").begin().await.expect("begins");
+    bench.runtime.cancel(&Principal::local(), second.run()).await.expect("is there");
+    let status = second.await.outcome().status();
+    assert_eq!(status, weftwork_types::run::RunStatus::Cancelled);
+    assert_eq!(bench.requests().len(), 1, "the third waits");
+    end.send(()).expect("the model waits");
+    assert_eq!((first.await.text(), third.await.text()), ("First.".into(), "Last.".into()));
+}
+
+/// Texts of all events and spans that a thread logs, at every level.
+#[derive(Debug, Clone, Default)]
+struct Logged(Arc<Mutex<String>>);
+
+impl Visit for Logged {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        writeln!(self.0.lock().expect("no panic"), "{field}={value:?}").expect("writes");
+    }
+}
+
+impl Subscriber for Logged {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut self.clone());
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, values: &Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// A secret argument is in no answer, no record and no log, whether the call succeeds or fails.
+#[tokio::test]
+async fn secret_arguments_of_tool_agents_are_shown_nowhere() {
+    let logged = Logged::default();
+    let _guard = tracing::subscriber::set_default(logged.clone());
+    let bench = Bench::new([agent("keys", "type: tool\ntools: [math/weigh]\n")], []).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let who = Principal::local();
+    for key in ["CANARY-1", "CANARY-2-which-is-too-long-for-the-tool-that-weighs-it"] {
+        let request = json!({"agent": "keys", "conversationId": "c",
+            "payload": {"tool": "math/weigh", "arguments": {"key": key}}});
+        let response = bench.ask(&platform, request).await;
+        assert_eq!(response.success, key.len() < 40, "{response:?}");
+        let shown = serde_json::to_string(&response).expect("JSON");
+        assert!(!shown.contains("CANARY"), "{shown}");
+        assert!(shown.contains("math/weigh"), "the call is shown without it: {shown}");
+    }
+    let listed = platform.conversations(&who, None, None, 10).await.expect("reads");
+    let short = platform.conversation(&who, "c", false).await.expect("reads");
+    let records = Records::new(&*bench.store, &who, Timestamp(0));
+    let whole = export_conversation(&records, "c").await.expect("reads");
+    for shown in [listed, short, whole] {
+        assert!(!shown.to_string().contains("CANARY"), "{shown}");
+    }
+    let logged = logged.0.lock().expect("no panic").clone();
+    assert!(logged.contains("math/weigh"), "calls are logged: {logged}");
+    assert!(!logged.contains("CANARY"), "{logged}");
+}
+
+/// A run whose deadline passes while it waits for its turn asks no model.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_deadline_that_passes_while_a_run_waits_ends_it_before_its_first_call() {
+    let text = "type: context\nexecution: {concurrency: 1}\n";
+    let bench = Bench::new([agent("golf", text)], []).await;
+    let (begun, begins) = std::sync::mpsc::channel();
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    bench.during_next(move || {
+        begun.send(()).expect("the test waits");
+        ends.recv().expect("the test goes on");
+        Step::text("First.")
+    });
+    let first = bench.thread("golf", "first").say("Hi").begin().await.expect("begins");
+    tokio::task::block_in_place(|| begins.recv().expect("is called"));
+    let soon = std::time::Duration::from_millis(1);
+    let second = bench.thread("golf", "second").with_deadline(soon).say("Hi");
+    let second = second.begin().await.expect("begins");
+    bench.runtime.clock().sleep(soon * 3).await;
+    end.send(()).expect("the model waits");
+    assert_eq!(first.await.text(), "First.");
+    let outcome = second.await.outcome().clone();
+    assert_eq!(bench.requests().len(), 1, "{outcome:?}");
+    assert!(format!("{outcome:?}").contains("deadline"), "{outcome:?}");
 }

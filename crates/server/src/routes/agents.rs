@@ -4,7 +4,7 @@
 use super::runs::read_key;
 use crate::body;
 use crate::error::{ApiError, Result};
-use crate::service::{Query, Service};
+use crate::service::{self, Query, Service};
 use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
@@ -12,7 +12,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use weftwork_types::port::{DefinitionRefusal, NewDefinition};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 
 /// Number of conversations of a page without a limit.
@@ -20,8 +22,8 @@ const LIMIT: usize = 50;
 
 pub(super) fn routes() -> Router<Service> {
     Router::new()
-        .route("/agents", get(list))
-        .route("/agents/{slug}", get(read))
+        .route("/agents", get(list).post(add))
+        .route("/agents/{slug}", get(read).put(replace).delete(remove))
         .route("/agents/{slug}/tasks", post(ask))
         .route("/conversations", get(conversations))
         .route("/conversations/{*id}", get(conversation).delete(erase))
@@ -36,6 +38,79 @@ async fn list(service: Service) -> Result<Json<Value>> {
 
 async fn read(service: Service, Path(slug): Path<String>) -> Result<Json<Value>> {
     Ok(Json(service.agent(&slug)?))
+}
+
+/// A definition with its files.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DefinitionBody {
+    files: BTreeMap<String, String>,
+    #[serde(default)]
+    organization: Option<String>,
+    #[serde(default)]
+    version: Option<String>,
+}
+
+impl DefinitionBody {
+    fn definition(self, slug: Option<String>) -> NewDefinition {
+        let Self { files, organization, version } = self;
+        NewDefinition { is_new: slug.is_none(), slug, organization, files, version }
+    }
+}
+
+/// Adds the row of an agent whose slug is that of the definition.
+async fn add(service: Service, body: Bytes) -> Result<Response> {
+    let new: DefinitionBody = body::read(&body)?;
+    Ok(match service.put_definition(new.definition(None)).await? {
+        Ok(agent) => (StatusCode::CREATED, Json(agent)).into_response(),
+        Err(refusal) => refused(refusal),
+    })
+}
+
+/// Adds or replaces the row of an agent.
+async fn replace(service: Service, Path(slug): Path<String>, body: Bytes) -> Result<Response> {
+    let new: DefinitionBody = body::read(&body)?;
+    Ok(match service.put_definition(new.definition(Some(slug))).await? {
+        Ok(agent) => Json(agent).into_response(),
+        Err(refusal) => refused(refusal),
+    })
+}
+
+#[derive(Debug, Deserialize)]
+struct OfOrganization {
+    organization: Option<String>,
+}
+
+async fn remove(
+    service: Service,
+    Path(slug): Path<String>,
+    Query(of): Query<OfOrganization>,
+) -> Result<Response> {
+    Ok(match service.remove_definition(of.organization.as_deref(), &slug).await? {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(refusal) => refused(refusal),
+    })
+}
+
+/// The response to a change of a definition that was refused, with all problems.
+fn refused(refusal: DefinitionRefusal) -> Response {
+    let with = |status, text: String, problems: Vec<Value>| {
+        (status, Json(json!({"detail": text, "problems": problems}))).into_response()
+    };
+    match refusal {
+        DefinitionRefusal::Problems { text, problems } => {
+            with(StatusCode::UNPROCESSABLE_ENTITY, text, problems)
+        }
+        DefinitionRefusal::Taken { text, problem } => {
+            with(StatusCode::CONFLICT, text, vec![problem])
+        }
+        DefinitionRefusal::Forbidden { text } => ApiError::forbidden(text).into_response(),
+        DefinitionRefusal::Store(fault) if fault.code == "W0212" => {
+            ApiError::conflict(fault.message).into_response()
+        }
+        DefinitionRefusal::Store(fault) => service::refused(fault).into_response(),
+        _ => ApiError::invalid("the change is refused").into_response(),
+    }
 }
 
 /// Asks an agent.

@@ -5,7 +5,7 @@ use crate::error::{ApiError, Result};
 use serde_json::{Value, json};
 use weftwork_types::Right;
 use weftwork_types::code::Fault;
-use weftwork_types::port::{AgentSummary, Platform, TaskCaller};
+use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 
 impl Service {
@@ -26,6 +26,21 @@ impl Service {
                 "there is no agent {slug}; `GET /agents` lists those there are"
             ))
         })
+    }
+
+    pub(crate) async fn put_definition(
+        &self,
+        new: NewDefinition,
+    ) -> Result<Result<AgentSummary, DefinitionRefusal>> {
+        Ok(self.platform()?.put_definition(self.who(), new).await)
+    }
+
+    pub(crate) async fn remove_definition(
+        &self,
+        organization: Option<&str>,
+        slug: &str,
+    ) -> Result<Result<(), DefinitionRefusal>> {
+        Ok(self.platform()?.remove_definition(self.who(), organization, slug).await)
     }
 
     pub(crate) async fn ask_agent(
@@ -77,7 +92,7 @@ fn right_of(payload: &Payload) -> Right {
     }
 }
 
-fn refused(fault: Fault) -> ApiError {
+pub(crate) fn refused(fault: Fault) -> ApiError {
     match fault.code.as_str() {
         "W0201" => ApiError::missing(fault.message),
         "W0202" => ApiError::busy(),

@@ -21,6 +21,7 @@ mod states;
 mod threads;
 mod tools;
 
+pub(crate) use agents::refused;
 pub(crate) use assistants::Changes;
 pub(crate) use chat::{MessageRuns, StoredTurn, USER_SUFFIX};
 pub(crate) use runs::{Bulk, FollowStart, Started};

@@ -6,6 +6,7 @@ use crate::task::{Mode, Payload, TaskRequest, TaskResponse};
 use crate::{BoxFuture, Principal};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// The agents of a program that are asked by their slugs, and the records that they make.
 pub trait Platform: Send + Sync + std::fmt::Debug {
@@ -57,6 +58,69 @@ pub trait Platform: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As [`conversation`](Self::conversation).
     fn erase<'a>(&'a self, who: &'a Principal, id: &'a str) -> BoxFuture<'a, Result<(), Fault>>;
+
+    /// Writes a definition as a row of the store, for a principal that may change definitions.
+    ///
+    /// # Errors
+    /// [`DefinitionRefusal`]. Nothing was written.
+    fn put_definition<'a>(
+        &'a self,
+        who: &'a Principal,
+        new: NewDefinition,
+    ) -> BoxFuture<'a, Result<AgentSummary, DefinitionRefusal>>;
+
+    /// Removes the row of a definition: of an organisation, or of all if `None`.
+    ///
+    /// # Errors
+    /// [`DefinitionRefusal`]. Nothing was removed.
+    fn remove_definition<'a>(
+        &'a self,
+        who: &'a Principal,
+        organization: Option<&'a str>,
+        slug: &'a str,
+    ) -> BoxFuture<'a, Result<(), DefinitionRefusal>>;
+}
+
+/// A definition to be written as a row of the store.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewDefinition {
+    /// Slug; by default that of the definition.
+    pub slug: Option<String>,
+    /// Organisation; by default that of the definition, else all.
+    pub organization: Option<String>,
+    /// Texts of the files by their names: `agent.yaml`, and those that it names.
+    pub files: BTreeMap<String, String>,
+    /// `true` if there may be no row yet.
+    pub is_new: bool,
+    /// Beginning of the version that the row has; `None` for any.
+    pub version: Option<String>,
+}
+
+/// A change of a definition that was refused.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum DefinitionRefusal {
+    /// The definition has problems.
+    Problems {
+        /// Text with a line for each.
+        text: String,
+        /// All of them, as JSON.
+        problems: Vec<Value>,
+    },
+    /// Another definition has the organisation and the slug.
+    Taken {
+        /// The problem in one line.
+        text: String,
+        /// The problem as JSON.
+        problem: Value,
+    },
+    /// The principal may not change definitions of that organisation.
+    Forbidden {
+        /// Reason.
+        text: String,
+    },
+    /// The store.
+    Store(Fault),
 }
 
 /// An agent in a list.
@@ -79,6 +143,8 @@ pub struct AgentSummary {
     /// Version as the definition has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub semver: Option<String>,
+    /// `true` if the definition is a row of the store, and not a file.
+    pub stored: bool,
     /// Organisation, if the agent is not for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub organization: Option<String>,

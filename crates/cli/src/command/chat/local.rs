@@ -54,11 +54,12 @@ impl<'a> Local<'a> {
             _ => None,
         };
         let of_thread = found.as_ref().map(|found| found.graph());
-        let agent = context.agent(args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT))?;
+        let name = args.agent.as_deref().or(of_thread).unwrap_or(USUAL_AGENT);
+        let agent = context.find_agent(name).await?;
         let recorded = found.as_ref().and_then(|found| found.model());
         let settings =
             RunSettings { durability: args.keeping.durability(), multitask: args.busy.multitask() };
-        let app = args.limits.limit(context.open(agent, store, recorded, settings).await?);
+        let app = args.limits.limit(context.open(&agent, store, recorded, settings).await?);
         let thread = named.unwrap_or_else(|| app.new_thread());
         let agent = agent.id().to_owned();
         let limits = args.limits;
@@ -214,7 +215,7 @@ impl Backend for Local<'_> {
         let recorded = found.model().unwrap_or_default();
         if agent.id() != self.agent || recorded != self.app.model_setting().value {
             let store = Arc::clone(self.app.store());
-            let app = self.context.open(agent, Some(store), found.model(), self.settings).await?;
+            let app = self.context.open(&agent, Some(store), found.model(), self.settings).await?;
             self.app = self.limits.limit(app);
             self.agent = agent.id().to_owned();
         }

@@ -1,0 +1,437 @@
+//! Definitions as rows of the store, which all processes over the store follow.
+//!
+//! A row names a [stored version](crate::versions) of its organisation and slug. Each change of rows,
+//! and of choices of versions, is a record of a sequence, so that a process finds out with one read
+//! that something has changed.
+
+use crate::definition::{
+    DEFINITIONS_MAX, DefinitionFolder, Definitions, Problem, check_among, read_texts,
+};
+use crate::source::{Agents, describe_row};
+use crate::versions::{CHOSEN, FORMAT, StoredVersion, key, operator, version_write};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use weftwork_store::{
+    Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite, Store, StoreError,
+};
+use weftwork_types::canonical::Hash;
+use weftwork_types::{Principal, Timestamp};
+
+/// Kind of the sequences of rows; the key is an organisation and a slug.
+const ROWS: &str = "agent_row";
+/// Kind of the two sequences that count changes.
+const CHANGES: &str = "agent_change";
+/// Key of the count of changes of rows and of choices of versions.
+const OF_ROWS: &str = "rows";
+/// Key of the count of requests to read the files again.
+const OF_FILES: &str = "files";
+
+/// A row as stored.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredRow {
+    slug: String,
+    organization: Option<String>,
+    /// Version of the definition.
+    hash: Hash,
+    /// Subject that wrote the row.
+    by: String,
+    at: Timestamp,
+}
+
+/// A definition to be written as a row.
+#[derive(Debug, Clone, Default)]
+pub struct NewRow {
+    /// Slug; by default that of the definition.
+    pub slug: Option<String>,
+    /// Organisation; by default that of the definition, else all.
+    pub organization: Option<String>,
+    /// Texts of the files by their names, as in a folder: `agent.yaml`, and those that it names.
+    pub files: BTreeMap<String, String>,
+    /// Condition of the write.
+    pub condition: RowCondition,
+    /// Writer of the row.
+    pub by: RowWriter,
+}
+
+/// The writer of rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RowWriter {
+    /// The operator, who has the store, and changes the definitions of all organisations.
+    #[default]
+    Operator,
+    /// A client with the right `admin`, which changes those of its organisation. A client of the
+    /// organisation of the operator, `local`, changes those for all, too.
+    Client(Principal),
+}
+
+impl RowWriter {
+    fn check(&self, org: Option<&str>) -> Result<(), RowError> {
+        let Self::Client(who) = self else { return Ok(()) };
+        let is_allowed = match org {
+            Some(org) => who.org.as_str() == org,
+            None => who.org == Principal::local().org,
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        let found = match org {
+            Some(org) => format!("of organisation {org}"),
+            None => "for all organisations".to_owned(),
+        };
+        Err(RowError::Forbidden { found, own: who.org.to_string() })
+    }
+
+    fn subject(&self) -> &str {
+        match self {
+            Self::Operator => "operator",
+            Self::Client(who) => &who.subject,
+        }
+    }
+}
+
+/// The condition under which a row is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RowCondition {
+    /// There may be a row, which is replaced.
+    #[default]
+    None,
+    /// There is no row.
+    New,
+    /// The row has the version with this beginning of the hash.
+    Version(String),
+}
+
+/// A row that was not written or removed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowError {
+    /// The definition has problems.
+    #[error("{}", lines(problems))]
+    Problems {
+        /// All problems, with their places.
+        problems: Vec<Problem>,
+    },
+    /// Another definition has the organisation and the slug.
+    #[error("{problem}")]
+    Taken {
+        /// The problem, which names both.
+        problem: Box<Problem>,
+    },
+    /// The writer may not change definitions of that organisation.
+    #[error(
+        "the definition is one {found}, and the client is of organisation {own}; expected the key \
+         `organization: {own}`"
+    )]
+    Forbidden {
+        /// Organisation of the definition.
+        found: String,
+        /// Organisation of the writer.
+        own: String,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn lines(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// The counts of changes that a process has seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    rows: u64,
+    files: u64,
+}
+
+/// Changes that a process took over from the store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// `true` if rows or choices of versions have changed.
+    pub rows: bool,
+    /// `true` if the files are to be read again.
+    pub files: bool,
+}
+
+impl Followed {
+    /// Returns `true` if something has changed.
+    #[must_use]
+    pub fn is_change(self) -> bool {
+        self.rows || self.files
+    }
+}
+
+fn sequence_of(org: Option<&str>, slug: &str) -> Sequence {
+    Sequence::new(ROWS, key(org, slug))
+}
+
+/// The write that counts a change.
+fn count(of: &str, now: Timestamp) -> Result<SequenceWrite, StoreError> {
+    let content = Content::json(FORMAT, &now)?;
+    Ok(SequenceWrite::replace(Sequence::new(CHANGES, of), content))
+}
+
+/// The write that counts a change of rows or choices.
+pub(crate) fn count_rows(now: Timestamp) -> Result<SequenceWrite, StoreError> {
+    count(OF_ROWS, now)
+}
+
+impl Agents {
+    /// Writes a definition as a row. It is checked as a file is, among the definitions that the
+    /// organisation has. New threads of this process get it at once, those of others when they
+    /// [follow](Self::follow) the store.
+    ///
+    /// # Errors
+    /// [`RowError::Problems`] of the definition, [`RowError::Taken`] if a file has its organisation and
+    /// slug, or the row should be new, [`StoreError::Conflict`] if the row has another version than
+    /// expected, and errors of the store.
+    pub async fn put_row(
+        &self,
+        store: &dyn Store,
+        row: &NewRow,
+        now: Timestamp,
+    ) -> Result<Arc<DefinitionFolder>, RowError> {
+        let folder = self.check_row(row)?;
+        let org = folder.definition.organization.as_deref();
+        let who = operator()?;
+        let to = sequence_of(org, &folder.slug);
+        let version = store.effect_version(&who, &to).await?;
+        let present = store.sequence_rows(&who, SequenceQuery::of(to.clone(), 0)).await?;
+        let present = present.last().map(SequenceRow::json::<StoredRow>).transpose()?;
+        match (&row.condition, &present) {
+            (RowCondition::New, Some(_)) => {
+                let problem = Box::new(folder.taken(describe_row(&folder)));
+                return Err(RowError::Taken { problem });
+            }
+            (RowCondition::Version(expected), found) => {
+                let found = found.as_ref().map(|row| row.hash.to_string());
+                let is_it = |found: &String| expected.len() >= 4 && found.starts_with(expected);
+                if !found.as_ref().is_some_and(is_it) {
+                    let found = found.map(|hash| hash.chars().take(16).collect());
+                    return Err(RowError::Store(StoreError::Conflict {
+                        location: describe_row(&folder),
+                        expected: format!("version {expected}"),
+                        found: found.unwrap_or_else(|| "no row".to_owned()),
+                    }));
+                }
+            }
+            _ => {}
+        }
+        let stored = StoredRow {
+            slug: folder.slug.clone(),
+            organization: folder.definition.organization.clone(),
+            hash: folder.hash,
+            by: row.by.subject().to_owned(),
+            at: now,
+        };
+        let written = SequenceWrite::replace(to, Content::json(FORMAT, &stored)?);
+        let mut writes = vec![written.expecting(version), count_rows(now)?];
+        writes.extend(self.version_write_if_new(store, &folder, now).await?);
+        store.write_sequences(&who, writes, now).await?;
+        self.read_rows(store).await?;
+        Ok(Arc::new(folder))
+    }
+
+    /// Checks a definition among the others, as it would be checked in a folder with them.
+    fn check_row(&self, row: &NewRow) -> Result<DefinitionFolder, RowError> {
+        let problems = |problems| RowError::Problems { problems };
+        let folder = read_texts(row.slug.as_deref(), row.organization.as_deref(), &row.files);
+        let folder = folder.map_err(problems)?;
+        let mut others = Vec::new();
+        let given = [
+            ("/slug", row.slug.as_deref(), Some(folder.slug.as_str())),
+            (
+                "/organization",
+                row.organization.as_deref(),
+                folder.definition.organization.as_deref(),
+            ),
+        ];
+        for (pointer, given, found) in given {
+            if let Some(given) = given.filter(|given| found != Some(*given)) {
+                let expected = format!("`{given}`, under which the definition is stored");
+                others.push(folder.bad_value(pointer, expected));
+            }
+        }
+        if !others.is_empty() {
+            return Err(problems(others));
+        }
+        let org = folder.definition.organization.as_deref();
+        row.by.check(org)?;
+        if let Some(file) = self.of_file(org, &folder.slug) {
+            let problem = Box::new(folder.taken(file.file_path().display().to_string()));
+            return Err(RowError::Taken { problem });
+        }
+        let present = self.all_current();
+        let is_other = |of: &&DefinitionFolder| {
+            (of.definition.organization.as_deref(), &of.slug) != (org, &folder.slug)
+        };
+        let others: Vec<_> = present.iter().map(|of| &**of).filter(is_other).collect();
+        if others.len() >= DEFINITIONS_MAX {
+            let expected = format!("at most {DEFINITIONS_MAX} definitions");
+            return Err(problems(vec![folder.bad_value("", expected)]));
+        }
+        let found = check_among(&folder, &others);
+        if found.is_empty() { Ok(folder) } else { Err(problems(found)) }
+    }
+
+    /// Returns the write of a version, unless the store has it.
+    async fn version_write_if_new(
+        &self,
+        store: &dyn Store,
+        folder: &DefinitionFolder,
+        now: Timestamp,
+    ) -> Result<Option<SequenceWrite>, StoreError> {
+        let write = version_write(folder, now)?;
+        let is_new = store.effect_version(&operator()?, &write.to).await? == 0;
+        Ok(is_new.then_some(write))
+    }
+
+    /// Removes a row, and the choice of a version of it. The versions stay, for the threads that began
+    /// with them.
+    ///
+    /// # Errors
+    /// [`RowError::Forbidden`], [`StoreError::NotFound`] if there is no such row,
+    /// [`StoreError::Conflict`] if it is changed meanwhile, and errors of the store.
+    pub async fn remove_row(
+        &self,
+        store: &dyn Store,
+        by: &RowWriter,
+        org: Option<&str>,
+        slug: &str,
+        now: Timestamp,
+    ) -> Result<(), RowError> {
+        by.check(org)?;
+        let who = operator()?;
+        let to = sequence_of(org, slug);
+        let version = store.effect_version(&who, &to).await?;
+        if store.sequence_rows(&who, SequenceQuery::of(to.clone(), 0)).await?.is_empty() {
+            let of = org.map(|org| format!(" of organisation {org}")).unwrap_or_default();
+            let id = format!("{slug}{of} in the store");
+            return Err(StoreError::NotFound { kind: "agent", id }.into());
+        }
+        let chosen = Sequence::new(CHOSEN, key(org, slug));
+        let writes = vec![
+            SequenceWrite::delete(to, version).expecting(version),
+            SequenceWrite::delete(chosen, i64::MAX as u64),
+            count_rows(now)?,
+        ];
+        store.write_sequences(&who, writes, now).await?;
+        Ok(self.read_rows(store).await?)
+    }
+
+    /// Lets the processes over a store read their files again.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub async fn request_reload(store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
+        store.write_sequences(&operator()?, vec![count(OF_FILES, now)?], now).await
+    }
+
+    /// Takes over what has changed in the store since the last call: rows, and choices of versions. If
+    /// a reload was requested, `read_files` reads the files; without a result, the agents of files stay
+    /// as they were. Costs two reads if nothing has changed.
+    ///
+    /// # Errors
+    /// Errors of the store. What was not taken over is taken over by the next call.
+    pub async fn follow(
+        &self,
+        store: &dyn Store,
+        now: Timestamp,
+        read_files: impl FnOnce() -> Option<Definitions>,
+    ) -> Result<Followed, StoreError> {
+        let before = self.seen().unwrap_or_default();
+        let seen = read_counts(store).await?;
+        let changed =
+            Followed { rows: seen.rows != before.rows, files: seen.files != before.files };
+        if changed.files {
+            if let Some(read) = read_files() {
+                self.reload(read);
+            }
+            self.keep_versions(store, now).await?;
+            if let Some(known) = self.seen().as_mut() {
+                known.files = seen.files;
+            }
+        } else if changed.rows {
+            self.read_rows(store).await?;
+        }
+        Ok(changed)
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Option<Seen>> {
+        self.seen_changes().lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads all rows and choices, and the versions that they name and that this process does not have.
+    pub(crate) async fn read_rows(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let who = operator()?;
+        // What is written after this read is found by the next one.
+        let counts = read_counts(store).await?;
+        let mut rows = Vec::new();
+        let mut query = SequenceQuery::all(ROWS);
+        loop {
+            let read = store.sequence_rows(&who, query.clone()).await?;
+            let Some(last) = read.last() else { break };
+            query = query.following(last);
+            for row in &read {
+                match row.json::<StoredRow>() {
+                    Ok(row) => rows.push(row),
+                    // One row that cannot be read costs itself alone.
+                    Err(error) => tracing::warn!(%error, "a row of an agent cannot be read"),
+                }
+            }
+        }
+        let chosen = self.read_chosen(store).await?;
+        let mut found = Vec::new();
+        for StoredRow { slug, organization, hash, .. } in &rows {
+            let version = self.find_stored(store, organization.as_deref(), slug, *hash).await?;
+            match version {
+                Some(folder) => found.push(folder),
+                None => tracing::warn!(slug, "the version of a row of an agent is missing"),
+            }
+        }
+        for chosen in &chosen {
+            let org = chosen.organization.as_deref();
+            self.find_stored(store, org, &chosen.slug, chosen.hash).await?;
+        }
+        self.set_rows(found, &chosen);
+        // The first read follows that of the files.
+        let mut seen = self.seen();
+        let files = seen.map_or(counts.files, |seen| seen.files);
+        *seen = Some(Seen { rows: counts.rows, files });
+        Ok(())
+    }
+
+    /// Returns a version that this process has, or reads it from the store.
+    async fn find_stored(
+        &self,
+        store: &dyn Store,
+        org: Option<&str>,
+        slug: &str,
+        hash: Hash,
+    ) -> Result<Option<Arc<DefinitionFolder>>, StoreError> {
+        if let Some(known) = self.version_of(org, slug, hash) {
+            return Ok(Some(known));
+        }
+        let version: String = hash.to_string().chars().take(16).collect();
+        let at = StoredVersion::sequence(org, slug, &version);
+        let rows = store.sequence_rows(&operator()?, SequenceQuery::of(at, 0)).await?;
+        let Some(row) = rows.last() else { return Ok(None) };
+        match row.json::<StoredVersion>() {
+            Ok(stored) => self.add_stored(vec![(stored.at(), stored.into_folder())]),
+            Err(error) => {
+                tracing::warn!(%error, "a version of an agent cannot be read");
+                return Ok(None);
+            }
+        }
+        Ok(self.version_of(org, slug, hash))
+    }
+}
+
+async fn read_counts(store: &dyn Store) -> Result<Seen, StoreError> {
+    let who: Principal = operator()?;
+    let rows = store.effect_version(&who, &Sequence::new(CHANGES, OF_ROWS)).await?;
+    let files = store.effect_version(&who, &Sequence::new(CHANGES, OF_FILES)).await?;
+    Ok(Seen { rows, files })
+}
