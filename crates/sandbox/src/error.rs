@@ -60,8 +60,10 @@ pub enum LimitKind {
     Memory,
     /// Stack.
     Stack,
-    /// Size of the result or of arguments.
+    /// Size of the result or of arguments, or of all arguments together.
     Output,
+    /// Number of calls of the host.
+    Calls,
 }
 
 impl std::fmt::Display for LimitKind {
@@ -71,6 +73,7 @@ impl std::fmt::Display for LimitKind {
             Self::Memory => "it needs more memory than code may have",
             Self::Stack => "its calls are nested too deep",
             Self::Output => "its result, or what it sent, is larger than it may be",
+            Self::Calls => "it made more than 10,000 calls",
         })
     }
 }

@@ -20,6 +20,11 @@ use weftwork_types::port::Clock;
 /// Time after the limit of a call within which its process may say that it stopped by itself.
 const GRACE: Duration = Duration::from_millis(250);
 
+/// Most calls of the host in one call of code: each may be a record in a store.
+const CALLS_MAX: u32 = 10_000;
+/// Most bytes that code may send, as a multiple of the limit of one message.
+const SENT_FACTOR: usize = 16;
+
 /// A program whose processes execute code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sandbox {
@@ -117,6 +122,8 @@ impl Process {
     ) -> Result<Value, SandboxError> {
         let mut calls = FuturesOrdered::new();
         let mut frames = Frames::default();
+        let mut made = 0_u32;
+        let mut sent_left = most.saturating_mul(SENT_FACTOR);
         loop {
             tokio::select! {
                 frame = frames.next(&mut self.stdout, most) => {
@@ -124,8 +131,16 @@ impl Process {
                         Ok(frame) => frame,
                         Err(error) => return Err(self.ended(error).await),
                     };
+                    let Some(left) = sent_left.checked_sub(frame.len()) else {
+                        return Err(SandboxError::Limit { limit: LimitKind::Output });
+                    };
+                    sent_left = left;
                     match serde_json::from_slice(&frame) {
+                        Ok(FromProcess::Call { .. }) if made == CALLS_MAX => {
+                            return Err(SandboxError::Limit { limit: LimitKind::Calls });
+                        }
                         Ok(FromProcess::Call { id, member, args }) => {
+                            made += 1;
                             calls.push_back(async move {
                                 Answered { id, answer: host.call(&member, args).await }
                             });

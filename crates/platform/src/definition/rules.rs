@@ -105,7 +105,7 @@ impl Rules<'_> {
                 self.report(ProblemKind::TypeMismatch, pointer, expected);
             }
             if Transform::read(transform).is_err() {
-                let expected = "a mapping, or a text with placeholders such as `{{message}}`";
+                let expected = "a mapping, JSON, or a text with placeholders such as `{{message}}`";
                 self.report(ProblemKind::BadValue, pointer, expected);
             }
         }

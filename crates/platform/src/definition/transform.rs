@@ -15,13 +15,25 @@ pub(crate) struct Transform(Value);
 
 impl Transform {
     /// Reads a form; the error is the reason why it is none.
+    ///
+    /// A text that is JSON is read as its value before anything is inserted: a value with a quotation
+    /// mark or a line break does not break it.
     pub(crate) fn read(value: &Value) -> Result<Self, String> {
-        match value {
-            Value::String(text) if !text.contains("{{") => {
-                Err("a text without a placeholder such as `{{message}}`; jq is not supported in this version".to_owned())
-            }
-            Value::String(_) | Value::Object(_) | Value::Array(_) => Ok(Self(value.clone())),
-            other => Err(format!("{other}, which is no mapping and no template")),
+        let Value::String(text) = value else {
+            return match value {
+                Value::Object(_) | Value::Array(_) => Ok(Self(value.clone())),
+                other => Err(format!("{other} is no mapping and no text")),
+            };
+        };
+        if text.trim_start().starts_with(['{', '[']) && !text.trim_start().starts_with("{{") {
+            let read = serde_json::from_str(text).map(Self);
+            return read.map_err(|error| {
+                format!("the text begins as JSON and is none ({error}); write a mapping, or placeholders in quotation marks")
+            });
+        }
+        match text.contains("{{") {
+            true => Ok(Self(value.clone())),
+            false => Err("the text has no placeholder such as `{{message}}`; jq is not supported in this version".to_owned()),
         }
     }
 
@@ -122,6 +134,19 @@ mod tests {
             "missing": null, "fixed": 3, "open": " and {{x",
         });
         assert_eq!(made, Ok(expected));
+    }
+
+    #[test]
+    fn a_text_of_json_is_read_before_its_values_are_inserted() {
+        let scope = json!({"message": "say \"hi\"\nand \\ go", "input": {"n": 7}});
+        let form = json!(
+            r#"{"chatInput": "{{message}}", "n": "{{input.n}}", "to": ["{{input.n}} times"]}"#
+        );
+        let made = Transform::read(&form).and_then(|form| form.apply(&scope));
+        let expected = json!({"chatInput": scope["message"], "n": 7, "to": ["7 times"]});
+        assert_eq!(made, Ok(expected));
+        let open = Transform::read(&json!(r#"{"n": {{input.n}}}"#));
+        assert!(open.is_err_and(|reason| reason.contains("in quotation marks")));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::{Echo, run, script};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use weftwork_sandbox::{Host, HostError, NoHost};
+use weftwork_sandbox::{Host, HostError, LimitKind, NoHost, SandboxError};
 use weftwork_types::BoxFuture;
 
 #[tokio::test]
@@ -73,4 +73,19 @@ async fn calls_overlap_and_their_answers_keep_their_order() {
         return ended;
     }";
     assert_eq!(run(&script(code), &Late::default()).await.expect("runs"), json!([0, 1, 2]));
+}
+
+#[tokio::test]
+async fn calls_and_what_they_send_are_limited() {
+    let flood = "async function handler(input, ctx) { for (;;) ctx.emit('x') }";
+    let ended = run(&script(flood), &Echo::default()).await.expect_err("is stopped");
+    assert!(matches!(ended, SandboxError::Limit { limit: LimitKind::Calls }), "{ended}");
+    let large = "async function handler(input, ctx) { for (;;) ctx.emit('x'.repeat(1e6)) }";
+    let ended = run(&script(large), &Echo::default()).await.expect_err("is stopped");
+    assert!(matches!(ended, SandboxError::Limit { limit: LimitKind::Output }), "{ended}");
+    let within = "async function handler(input, ctx) {
+        for (let i = 0; i < 9999; i++) await ctx.emit(i);
+        return 'done';
+    }";
+    assert_eq!(run(&script(within), &Echo::default()).await.expect("runs"), json!("done"));
 }

@@ -24,6 +24,11 @@ const NOTHING: Contained = Engine(r#""undefined""#);
 const ATTACKS: &[(&str, &str, Contained)] = &[
     ("an endless loop", "for (;;) {}", Limit(LimitKind::Time)),
     ("an endless chain of promises", "for (;;) await null", Limit(LimitKind::Time)),
+    (
+        "an endless reaction",
+        "await Promise.resolve().then(() => { for (;;) {} })",
+        Limit(LimitKind::Time),
+    ),
     ("an endless getter", "return { get x() { for (;;) {} } }", Limit(LimitKind::Time)),
     ("an endless toJSON", "return { toJSON() { for (;;) {} } }", Limit(LimitKind::Time)),
     ("a loop that catches", "for (;;) { try { for (;;) {} } catch {} }", Limit(LimitKind::Time)),
