@@ -17,7 +17,8 @@ use weftwork_platform::{Agents, Services, read_definitions};
 use weftwork_runtime::{GraphSource, Runtime};
 use weftwork_store::{MemoryStore, Store};
 use weftwork_tools::Policy;
-use weftwork_types::Principal;
+use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse};
+use weftwork_types::{BoxFuture, Principal};
 
 /// Number of definitions.
 const DEFINITIONS: usize = 1_000;
@@ -57,6 +58,8 @@ async fn measure() {
         policy: Policy::new(),
         store: Arc::clone(&store),
         sandbox: None,
+        egress: Arc::new(NoEgress),
+        secrets: Arc::new(|_| None),
     };
     let agents = Agents::new(read, services);
     let who = Principal::local();
@@ -91,4 +94,15 @@ async fn measure() {
     println!("choice: p50 {:?}, p99 {p99:?}", choices[CHOICES / 2]);
     println!("run in memory: p50 {run:?}");
     println!("choice (p99) / run (p50): {:.3}", p99.as_secs_f64() / run.as_secs_f64());
+}
+
+/// A network that nothing reaches.
+#[derive(Debug)]
+struct NoEgress;
+
+impl Egress for NoEgress {
+    fn send(&self, _: EgressRequest) -> BoxFuture<'_, Result<EgressResponse, EgressError>> {
+        let reason = "there is no network".to_owned();
+        Box::pin(std::future::ready(Err(EgressError::Connect { host: String::new(), reason })))
+    }
 }

@@ -6,6 +6,7 @@
 
 mod action;
 mod agent;
+mod api;
 mod budget;
 mod call;
 mod context;

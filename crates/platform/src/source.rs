@@ -1,6 +1,7 @@
 //! The agents of a program: their definitions by organisation and slug, with all versions.
 
 use crate::agent::Agent;
+use crate::api::{ApiTool, Secrets};
 use crate::context::Template;
 use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions, Problem};
 use crate::mode::RequestError;
@@ -22,7 +23,7 @@ use weftwork_store::Store;
 use weftwork_tools::{Policy, Tool, ToolBox, ToolBoxErrors, ToolRunner};
 use weftwork_types::canonical::Hash;
 use weftwork_types::code::Fault;
-use weftwork_types::port::AgentSummary;
+use weftwork_types::port::{AgentSummary, Egress};
 use weftwork_types::{Principal, Timestamp};
 
 /// Bytes of a deliverable that are left for what stands around the result of a tool.
@@ -48,6 +49,10 @@ pub struct Services {
     pub store: Arc<dyn Store>,
     /// Where the code of function agents is executed.
     pub sandbox: Option<Sandbox>,
+    /// Way of the requests of API agents.
+    pub egress: Arc<dyn Egress>,
+    /// Function that returns a variable of the environment, for the secrets that definitions name.
+    pub secrets: Arc<Secrets>,
 }
 
 impl fmt::Debug for Services {
@@ -524,6 +529,13 @@ impl Agents {
                 return Err(RequestError::MissingTool { agent, tool: name.clone() }.into());
             };
             tools = tools.with_shared(Arc::clone(tool));
+        }
+        let transport = definition.transport.as_ref();
+        if let Some(api) = transport.and_then(|transport| transport.api.as_ref()) {
+            let about = definition.agent_card.description.clone().unwrap_or_default();
+            let secrets = Arc::clone(&services.secrets);
+            let egress = Arc::clone(&services.egress);
+            tools = tools.with(ApiTool::new(&folder.slug, &about, api, secrets, egress));
         }
         let mut confirmed = Policy::builder();
         for name in &definition.requires_confirmation {

@@ -48,6 +48,8 @@ impl Config {
             policy: rules.then(of_their_tools),
             store,
             sandbox: self.sandbox.clone(),
+            egress: self.egress_on_demand(),
+            secrets: Arc::new(|name| std::env::var(name).ok()),
         };
         Agents::new(definitions, services)
     }

@@ -68,11 +68,14 @@ impl Config {
         Ok(registry.with_settings(self.models.clone()))
     }
 
+    /// Returns the HTTP client, which is created for the first request.
+    pub(crate) fn egress_on_demand(&self) -> Arc<dyn Egress> {
+        Arc::new(EgressOnDemand { config: self.clone(), client: OnceLock::new() })
+    }
+
     /// As [`Config::models`], with an HTTP client that is created for the first request.
     pub(crate) fn models_on_demand(&self) -> ModelRegistry {
-        let egress: Arc<dyn Egress> =
-            Arc::new(EgressOnDemand { config: self.clone(), client: OnceLock::new() });
-        let mut registry = ModelRegistry::new(&self.providers, &egress);
+        let mut registry = ModelRegistry::new(&self.providers, &self.egress_on_demand());
         self.add_offline(&mut registry);
         registry.with_settings(self.models.clone())
     }

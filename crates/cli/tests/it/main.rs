@@ -1,6 +1,7 @@
 //! Tests of the binary `weft` as a process.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
+mod apis;
 mod approvals;
 #[cfg(feature = "mcp")]
 mod asked_and_killed;

@@ -7,6 +7,7 @@ mod problem;
 mod rules;
 mod schema;
 mod source;
+mod transform;
 mod transport;
 mod write;
 mod yaml;
@@ -23,6 +24,7 @@ pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
 pub use source::{Source, SourceKind};
+pub(crate) use transform::{Transform, fill_in};
 pub use transport::{
     ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
     ExternalTransport, FunctionTransport, Grant, HealthCheck, Transport, TransportKind,

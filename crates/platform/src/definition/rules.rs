@@ -4,6 +4,7 @@ use super::file::{AgentType, Definition, DeliverableFormat, PlanFormat};
 use super::problem::{Problem, ProblemKind};
 use super::schema::path_of;
 use super::source::{DURATION_MAX, SourceKind, parse_duration};
+use super::transform::Transform;
 use super::transport::{Authentication, AuthenticationType, Grant, TransportKind};
 use super::yaml::Node;
 use crate::context::{NAMES, Template};
@@ -94,13 +95,18 @@ impl Rules<'_> {
             self.report(ProblemKind::TypeMismatch, "/function_code", expected);
         }
         let transforms = [
-            ("/request_transform", definition.request_transform.is_some()),
-            ("/response_transform", definition.response_transform.is_some()),
+            ("/request_transform", &definition.request_transform),
+            ("/response_transform", &definition.response_transform),
         ];
-        for (pointer, is_there) in transforms {
-            if is_there && of != AgentType::Api {
+        for (pointer, transform) in transforms {
+            let Some(transform) = transform else { continue };
+            if of != AgentType::Api {
                 let expected = "the type `api`, or no transform";
                 self.report(ProblemKind::TypeMismatch, pointer, expected);
+            }
+            if Transform::read(transform).is_err() {
+                let expected = "a mapping, or a text with placeholders such as `{{message}}`";
+                self.report(ProblemKind::BadValue, pointer, expected);
             }
         }
         if !definition.skills.is_empty() && of != AgentType::Context {

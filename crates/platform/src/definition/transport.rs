@@ -63,10 +63,15 @@ pub struct ApiTransport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<u64>,
-    /// Number of repetitions of a request that may be repeated.
+    /// Number of repetitions of a request that may be repeated; by default 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 20))]
     pub retries: Option<u32>,
+    /// Header by which the API recognises a repeated request, such as `Idempotency-Key`. It gets the key
+    /// of the call, and the request may be repeated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[A-Za-z0-9-]{1,64}$"))]
+    pub idempotency_header: Option<String>,
 }
 
 /// Encodings of a body.

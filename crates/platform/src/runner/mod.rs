@@ -1,5 +1,6 @@
 //! Runners: one for each type of agent, which adds the nodes of the modes to its graph.
 
+mod api;
 mod context;
 mod function;
 mod tool;
@@ -14,7 +15,7 @@ use weftwork_tools::ToolRunner;
 use weftwork_types::task::Mode;
 
 /// The runners, one line for each type.
-const RUNNERS: [&dyn Runner; 3] = [&context::Context, &function::Function, &tool::Tool];
+const RUNNERS: [&dyn Runner; 4] = [&api::Api, &context::Context, &function::Function, &tool::Tool];
 
 /// A type of agent. Its graph has a node for each mode of the definition; those of `converse` and
 /// `plan` are the same for all types that have no others.

@@ -17,7 +17,9 @@ use weftwork_types::item::{
     Ttl, WriteItems,
 };
 use weftwork_types::message::Message;
-use weftwork_types::port::{Platform, TaskCaller};
+use weftwork_types::port::{
+    Egress, EgressError, EgressRequest, EgressResponse, Platform, TaskCaller,
+};
 use weftwork_types::task::TaskResponse;
 use weftwork_types::{BoxFuture, Principal, StoreError, Timestamp};
 
@@ -201,6 +203,8 @@ impl Bench {
             policy: Policy::new().allow("math/*").expect("a pattern"),
             store: Arc::clone(&store),
             sandbox: None,
+            egress: Arc::new(NoEgress),
+            secrets: Arc::new(|_| None),
         };
         let agents = Agents::new(definitions.into_iter().collect::<Vec<_>>().into(), services);
         let runtime = Runtime::builder(Arc::clone(&store)).graph_source(Arc::new(agents.clone()));
@@ -242,5 +246,19 @@ impl Bench {
     /// A message of the user.
     pub(crate) fn user(&self, text: &str) -> Value {
         serde_json::to_value(Message::user(text)).expect("JSON")
+    }
+}
+
+/// A network that nothing reaches.
+#[derive(Debug)]
+struct NoEgress;
+
+impl Egress for NoEgress {
+    fn send(
+        &self,
+        _: EgressRequest,
+    ) -> BoxFuture<'_, std::result::Result<EgressResponse, EgressError>> {
+        let reason = "there is no network".to_owned();
+        Box::pin(std::future::ready(Err(EgressError::Connect { host: String::new(), reason })))
     }
 }

@@ -1,0 +1,282 @@
+//! API agents against a server that answers as services do, and as they do not.
+
+use crate::home::{Came, Home};
+use serde_json::{Value, json};
+use std::process::Stdio;
+use weftwork_testkit::{LoopbackServer, Received, Reply};
+
+/// A home with an agent of an API at a server.
+struct Scene {
+    home: Home,
+    server: LoopbackServer,
+}
+
+impl Scene {
+    /// `definition` is the part of the API, and `{url}` in it the address of the server.
+    async fn new(
+        definition: &str,
+        more: &str,
+        answer: impl Fn(usize, &Received) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let server = LoopbackServer::start(answer).await.expect("a server");
+        let home = Home::new()
+            .config(
+                "model = \"scripted\"\nagents = \"agents\"\n[egress]\nallow = [\"127.0.0.1\"]\n",
+            )
+            .set("AGENT_SHOP_TOKEN", "CANARY")
+            .set("WEFT_POLICY", "rules.json");
+        std::fs::create_dir_all(home.path("agents/shop")).expect("made");
+        let rules = r#"{"version": 1, "rules": [{"tool": "api/*", "decision": "allow"}]}"#;
+        std::fs::write(home.path("rules.json"), rules).expect("written");
+        let definition = definition.replace("{url}", &server.url(""));
+        let text = format!(
+            "weft: 1\ntype: api\n{more}\ntransport: {{kind: api, api: {{{definition}}}}}\n"
+        );
+        std::fs::write(home.path("agents/shop/agent.yaml"), text).expect("written");
+        Self { home, server }
+    }
+
+    fn weft(&self, args: &[&str]) -> Came {
+        tokio::task::block_in_place(|| self.home.weft(args))
+    }
+
+    fn ask(&self, args: &[&str]) -> Value {
+        let came = self.weft(&[&["agents", "run", "shop"], args, &["--json"]].concat());
+        assert!(!came.out.contains("CANARY") && !came.errors.contains("CANARY"), "{came:?}");
+        serde_json::from_str(&came.out).unwrap_or_else(|_| panic!("no answer: {came:?}"))
+    }
+
+    /// Text of the body of a request.
+    fn body(&self, number: usize) -> String {
+        String::from_utf8_lossy(&self.server.received()[number].body).into_owned()
+    }
+}
+
+fn answers(status: u16, body: &Value) -> Reply {
+    Reply::full(status, &[("content-type", "application/json")], body.to_string())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_have_the_forms_of_their_services_byte_for_byte() {
+    // As stripe takes it.
+    let charge = "endpoint: '{url}/v1/charges', body: form, authentication: {type: bearer}, idempotency_header: Idempotency-Key";
+    let more = "request_transform: {amount: '{{input.cents}}', currency: eur, card: {number: '{{input.card}}'}, description: 'Order {{input.order}}'}\nresponse_transform: {charge: '{{response.id}}', paid: '{{response.paid}}'}";
+    let scene =
+        Scene::new(charge, more, |_, _| answers(200, &json!({"id": "ch_1", "paid": true}))).await;
+    let input = r#"{"cents": 2000, "card": "4242 4242", "order": 7}"#;
+    let answer = scene.ask(&["--input", input]);
+    assert_eq!(answer["content"], json!({"charge": "ch_1", "paid": true}), "{answer}");
+    assert_eq!(
+        scene.body(0),
+        "amount=2000&currency=eur&card%5Bnumber%5D=4242+4242&description=Order+7"
+    );
+    let sent = &scene.server.received()[0];
+    assert_eq!((sent.method.as_str(), sent.path.as_str()), ("POST", "/v1/charges"));
+    assert_eq!(sent.header("authorization"), Some("Bearer CANARY"));
+    assert!(sent.header("idempotency-key").is_some_and(|key| key.len() >= 32));
+
+    // As twilio takes it.
+    let sms = "endpoint: '{url}/2010-04-01/Accounts/AC1/Messages.json', body: form, authentication: {type: basic}";
+    let more = "request_transform: {To: '{{input.to}}', From: '+15550100', Body: '{{message}}'}";
+    let scene = Scene::new(sms, more, |_, _| answers(201, &json!({"sid": "SM1"}))).await;
+    let answer = scene.ask(&["Your order is on its way.", "--input", r#"{"to": "+15550199"}"#]);
+    assert_eq!(answer["content"], json!({"sid": "SM1"}), "{answer}");
+    assert_eq!(scene.body(0), "To=%2B15550199&From=%2B15550100&Body=Your+order+is+on+its+way.");
+    assert_eq!(scene.server.received()[0].header("authorization"), Some("Basic Q0FOQVJZ"));
+
+    // A request that reads has its values in the query, and a header with the secret.
+    let search = "endpoint: '{url}/search?v=1', method: GET, query: {q: '{{message}}', limit: 5}, authentication: {type: header, header: X-Api-Key}";
+    let scene = Scene::new(search, "", |_, _| answers(200, &json!([1, 2]))).await;
+    let answer = scene.ask(&["red & blue"]);
+    assert_eq!(answer["content"], json!([1, 2]), "{answer}");
+    let sent = &scene.server.received()[0];
+    assert_eq!(sent.path, "/search?v=1&limit=5&q=red+%26+blue");
+    assert_eq!(sent.header("x-api-key"), Some("CANARY"));
+    assert!(sent.body.is_empty());
+
+    // A signature of the body.
+    let hook = "endpoint: '{url}/hook', authentication: {type: signature}";
+    let scene = Scene::new(hook, "", |_, _| answers(204, &Value::Null)).await;
+    scene.ask(&["--input", r#"{"a": 1}"#]);
+    assert_eq!(scene.body(0), r#"{"a":1}"#);
+    assert_eq!(
+        scene.server.received()[0].header("x-signature-256"),
+        Some("sha256=ab6e797bfe448e8f40c05913db08803d6d5b28ec8f03fdfca99955e782ff64c1")
+    );
+}
+
+/// An answer of an API, and the end of the request.
+struct Fault {
+    name: &'static str,
+    definition: &'static str,
+    answer: fn(usize) -> Reply,
+    /// Number of requests that reached the server.
+    requests: usize,
+    /// Code and a part of the text; nothing for a success.
+    fails: Option<(&'static str, &'static str)>,
+}
+
+fn fails(status: u16, headers: &[(&str, &str)]) -> Reply {
+    Reply::full(status, headers, "the reason")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_fault_of_a_service_has_its_end() {
+    const GET: &str = "endpoint: '{url}/x', method: GET, timeout_ms: 1000";
+    const POST: &str = "endpoint: '{url}/x', timeout_ms: 1000, authentication: {type: bearer}";
+    let ok = |_: usize| answers(200, &json!("done"));
+    let faults = [
+        Fault { name: "an answer", definition: GET, answer: ok, requests: 1, fails: None },
+        Fault {
+            name: "429 with retry-after",
+            definition: GET,
+            answer: |number| match number {
+                0 => fails(429, &[("retry-after", "1")]),
+                _ => answers(200, &json!("done")),
+            },
+            requests: 2,
+            fails: None,
+        },
+        Fault {
+            name: "429 that asks for too long a delay",
+            definition: GET,
+            answer: |_| fails(429, &[("retry-after", "3600")]),
+            requests: 1,
+            fails: Some(("W1060", "status 429")),
+        },
+        Fault {
+            name: "500 thrice",
+            definition: GET,
+            answer: |_| fails(500, &[]),
+            requests: 3,
+            fails: Some(("W1060", "status 500: the reason")),
+        },
+        Fault {
+            name: "500 of a request that may not be repeated",
+            definition: POST,
+            answer: |_| Reply::full(500, &[], "the reason, for CANARY"),
+            requests: 1,
+            fails: Some(("W1060", "the reason, for [secret]")),
+        },
+        Fault {
+            name: "404",
+            definition: GET,
+            answer: |_| fails(404, &[]),
+            requests: 1,
+            fails: Some(("W1060", "status 404")),
+        },
+        Fault {
+            name: "a hang of what reads",
+            definition: "endpoint: '{url}/x', method: GET, timeout_ms: 300, retries: 1",
+            answer: |_| Reply::nothing().hang(),
+            requests: 2,
+            fails: Some(("W0804", "within 300 ms")),
+        },
+        Fault {
+            name: "a cut body",
+            definition: "endpoint: '{url}/x', method: GET, timeout_ms: 1000, retries: 0",
+            answer: |_| Reply::pieces(200, &[("content-length", "100")]).piece("half"),
+            requests: 1,
+            fails: Some(("W0805", "broke")),
+        },
+        Fault {
+            name: "a redirect to a private address",
+            definition: GET,
+            answer: |_| fails(302, &[("location", "http://169.254.169.254/latest")]),
+            requests: 1,
+            fails: Some(("W0801", "169.254.169.254")),
+        },
+        Fault {
+            name: "a redirect of a request with a secret",
+            definition: POST,
+            answer: |_| fails(307, &[("location", "http://127.0.0.2/other")]),
+            requests: 1,
+            fails: Some(("W1060", "is not followed")),
+        },
+    ];
+    for fault in faults {
+        let Fault { name, definition, answer, requests, fails } = fault;
+        let scene = Scene::new(definition, "", move |number, _| answer(number)).await;
+        let found = scene.ask(&["Go."]);
+        assert_eq!(scene.server.received().len(), requests, "{name}: {found}");
+        match fails {
+            None => assert_eq!(found["content"], "done", "{name}"),
+            Some((code, text)) => {
+                assert_eq!(found["metadata"]["code"], code, "{name}: {found}");
+                let error = found["error"].as_str().unwrap_or_default();
+                assert!(error.contains(text), "{name}: {error}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_a_client_is_used_until_it_ends_and_renewed_once() {
+    let definition =
+        "endpoint: '{url}/api', authentication: {type: oauth, token_endpoint: '{url}/token'}";
+    let scene = Scene::new(definition, "", |number, request| match request.path.as_str() {
+        "/token" => {
+            answers(200, &json!({"access_token": format!("T{number}"), "expires_in": 3600}))
+        }
+        // The first token has ended.
+        _ if request.header("authorization") == Some("Bearer T0") => fails(401, &[]),
+        _ => answers(200, &json!("done")),
+    })
+    .await;
+    let found = scene.ask(&["Go."]);
+    assert_eq!(found["content"], "done", "{found}");
+    let paths: Vec<String> =
+        scene.server.received().iter().map(|request| request.path.clone()).collect();
+    assert_eq!(paths, ["/token", "/api", "/token", "/api"]);
+    assert_eq!(scene.body(0), "grant_type=client_credentials");
+}
+
+/// The process is killed while the request is under way: nobody knows whether the order was made.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_process_was_killed_is_made_again_only_if_a_person_says_so() {
+    let definition = "endpoint: '{url}/orders'";
+    let scene = Scene::new(definition, "", |number, _| match number {
+        0 => Reply::nothing().hang(),
+        _ => answers(200, &json!("ordered")),
+    })
+    .await;
+    let mut command = scene.home.command(&["agents", "run", "shop", "Order."]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
+    while scene.server.received().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let listed = scene.weft(&["threads", "list", "--json"]);
+    let row: Value = serde_json::from_str(listed.out.trim()).expect("one thread");
+    let thread = row["thread"].as_str().or(row["id"].as_str()).expect("an id");
+    let asked = scene.weft(&["threads", "resume", thread]);
+    assert_eq!(asked.status, Some(3), "{asked:?}");
+    assert_eq!(scene.server.received().len(), 1, "at most once");
+    let shown = scene.weft(&["threads", "resume", thread, "--answer", r#"{"answer": 1}"#]);
+    let question = shown.errors.split("--answer-json '").nth(1).expect("the command to answer");
+    let id = question.split('=').next().expect("an id");
+    let answer = format!(r#"{id}={{"answer": "call_again"}}"#);
+    let came = scene.weft(&["threads", "resume", thread, "--answer-json", &answer]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert_eq!(scene.server.received().len(), 2, "{came:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_is_missing_and_a_form_that_is_none_are_named() {
+    let other = "endpoint: '{url}/x', authentication: {type: bearer, secret: OTHER_TOKEN}";
+    let scene = Scene::new(other, "", |_, _| answers(200, &Value::Null)).await;
+    let found = scene.ask(&["Go."]);
+    assert_eq!(found["metadata"]["code"], "W1061", "{found}");
+    assert!(
+        found["error"].as_str().is_some_and(|error| error.contains("`OTHER_TOKEN`")),
+        "{found}"
+    );
+    let scene = Scene::new("endpoint: '{url}/x'", "request_transform: '.message'", |_, _| {
+        answers(200, &Value::Null)
+    })
+    .await;
+    let found = scene.ask(&["Go."]);
+    assert_eq!(found["metadata"]["code"], "W1062", "{found}");
+    assert_eq!(scene.server.received().len(), 0);
+}

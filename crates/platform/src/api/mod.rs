@@ -1,0 +1,10 @@
+//! HTTP APIs of API agents, as tools: so their requests have the journal, the policy and the budget of all
+//! calls of tools.
+
+mod body;
+mod credentials;
+mod tool;
+
+pub(crate) use credentials::Secrets;
+
+pub(crate) use tool::{ApiTool, tool_name};

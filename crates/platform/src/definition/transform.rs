@@ -1,0 +1,143 @@
+//! Forms of requests and answers: values with placeholders.
+//!
+//! `{{a.b.0}}` is the value at a path of the scope. A text that is one placeholder becomes the value
+//! itself; in a longer text, a value is inserted as text. There are no conditions and no loops, so that a
+//! form does work in proportion to its size.
+
+use serde_json::{Map, Value};
+
+/// Most bytes of a value that a form makes, as JSON.
+const BYTES_MAX: usize = 1 << 20;
+
+/// A form that was checked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Transform(Value);
+
+impl Transform {
+    /// Reads a form; the error is the reason why it is none.
+    pub(crate) fn read(value: &Value) -> Result<Self, String> {
+        match value {
+            Value::String(text) if !text.contains("{{") => {
+                Err("a text without a placeholder such as `{{message}}`; jq is not supported in this version".to_owned())
+            }
+            Value::String(_) | Value::Object(_) | Value::Array(_) => Ok(Self(value.clone())),
+            other => Err(format!("{other}, which is no mapping and no template")),
+        }
+    }
+
+    /// Returns the value that the form makes of a scope; the error is the reason why there is none.
+    pub(crate) fn apply(&self, scope: &Value) -> Result<Value, String> {
+        let mut left = BYTES_MAX;
+        fill(&self.0, scope, &mut left)
+    }
+}
+
+/// Fills in the texts of a value.
+pub(crate) fn fill_in(value: &Value, scope: &Value) -> Result<Value, String> {
+    Transform(value.clone()).apply(scope)
+}
+
+fn fill(form: &Value, scope: &Value, left: &mut usize) -> Result<Value, String> {
+    Ok(match form {
+        Value::String(text) => fill_text(text, scope, left)?,
+        Value::Array(items) => {
+            let items = items.iter().map(|item| fill(item, scope, left));
+            Value::Array(items.collect::<Result<_, _>>()?)
+        }
+        Value::Object(members) => {
+            let filled = members.iter().map(|(name, value)| {
+                take(left, name.len())?;
+                Ok::<_, String>((name.clone(), fill(value, scope, left)?))
+            });
+            Value::Object(filled.collect::<Result<Map<_, _>, _>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+fn fill_text(text: &str, scope: &Value, left: &mut usize) -> Result<Value, String> {
+    let mut made = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((path, behind)) = after.split_once("}}") else { break };
+        let value = at_path(scope, path.trim());
+        if before.is_empty() && behind.is_empty() && made.is_empty() {
+            take(left, value.to_string().len())?;
+            return Ok(value.clone());
+        }
+        made.push_str(before);
+        match value {
+            Value::String(inner) => made.push_str(inner),
+            Value::Null => {}
+            other => made.push_str(&other.to_string()),
+        }
+        if made.len() > *left {
+            return Err(too_large());
+        }
+        rest = behind;
+    }
+    made.push_str(rest);
+    take(left, made.len())?;
+    Ok(Value::String(made))
+}
+
+fn take(left: &mut usize, bytes: usize) -> Result<(), String> {
+    *left = left.checked_sub(bytes).ok_or_else(too_large)?;
+    Ok(())
+}
+
+fn too_large() -> String {
+    format!("it makes a value of more than {BYTES_MAX} bytes")
+}
+
+/// Returns the value at a path; null if there is none.
+fn at_path<'v>(scope: &'v Value, path: &str) -> &'v Value {
+    let step = |at: &'v Value, name: &str| match at {
+        Value::Array(items) => name.parse::<usize>().ok().and_then(|index| items.get(index)),
+        other => other.get(name),
+    };
+    let mut names = path.split('.');
+    names.try_fold(scope, step).unwrap_or(&Value::Null)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn apply(form: Value) -> Result<Value, String> {
+        let scope = json!({"message": "pay {{input.n}}", "input": {"n": 7, "list": ["a", {"b": true}], "none": null}});
+        Transform::read(&form)?.apply(&scope)
+    }
+
+    #[test]
+    fn a_placeholder_alone_is_the_value_and_within_a_text_its_text() {
+        let made = apply(json!({
+            "n": "{{input.n}}", "list": "{{ input.list }}", "b": "{{input.list.1.b}}",
+            "text": "n={{input.n}}, b={{input.list.1.b}}, none={{input.none}}{{input.missing}}",
+            "missing": "{{input.missing.deep}}", "fixed": 3, "open": "{{ and }} and {{x",
+        }));
+        let expected = json!({
+            "n": 7, "list": ["a", {"b": true}], "b": true, "text": "n=7, b=true, none=",
+            "missing": null, "fixed": 3, "open": " and {{x",
+        });
+        assert_eq!(made, Ok(expected));
+    }
+
+    #[test]
+    fn data_is_no_template() {
+        assert_eq!(apply(json!("{{message}}")), Ok(json!("pay {{input.n}}")));
+        assert_eq!(apply(json!(["-{{message}}-"])), Ok(json!(["-pay {{input.n}}-"])));
+    }
+
+    #[test]
+    fn what_is_no_form_is_refused_and_what_it_makes_is_bounded() {
+        assert!(apply(json!(".input | .n")).is_err_and(|reason| reason.contains("jq")));
+        assert!(apply(json!(3)).is_err());
+        let large = json!({"input": {"x": "x".repeat(600_000)}});
+        let twice = Transform(json!(["{{input.x}}", "{{input.x}}"]));
+        assert!(twice.apply(&large).is_err_and(|reason| reason.contains("1048576")));
+        let within = Transform(json!("{{input.x}}{{input.x}}"));
+        assert!(within.apply(&large).is_err());
+    }
+}
