@@ -49,7 +49,7 @@ CHANGES = ["memory/add_observations"]
 SERVERS_MIN = 3
 TOOLS_MIN = 10
 # Codes of requests that an agent refuses, for which `weft agents run` has a status of its own.
-REFUSED = {"W0201", "W0202", "W0212", "W1012", "W1020", "W1021", "W1022", "W1023", "W1030", "W1031", "W1032", "W1033", "W1034", "W1038"}
+REFUSED = {"W0201", "W1012", "W1020", "W1021", "W1022", "W1023", "W1030", "W1031", "W1032", "W1033", "W1034", "W1038"}
 QUESTION = "How many clubs may a player carry?"
 
 

@@ -272,11 +272,10 @@ async fn a_secret_that_is_missing_and_a_form_that_is_none_are_named() {
         found["error"].as_str().is_some_and(|error| error.contains("`OTHER_TOKEN`")),
         "{found}"
     );
-    let scene = Scene::new("endpoint: '{url}/x'", "request_transform: '.message'", |_, _| {
-        answers(200, &Value::Null)
-    })
-    .await;
-    let found = scene.ask(&["Go."]);
-    assert_eq!(found["metadata"]["code"], "W1062", "{found}");
     assert_eq!(scene.server.received().len(), 0);
+    let jq = Scene::new("endpoint: '{url}/x'", "request_transform: '.message'", |_, _| {
+        answers(200, &Value::Null)
+    });
+    let checked = jq.await.weft(&["agents", "check"]);
+    assert!(checked.out.contains("shop/agent.yaml:3:20: W1008"), "{checked:?}");
 }
