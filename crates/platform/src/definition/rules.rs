@@ -343,7 +343,8 @@ impl Rules<'_> {
         let Some(budget) = budget else { return };
         let needed = match definition.agent_type {
             AgentType::Context => &[("tokens", budget.tokens), ("calls", budget.calls)][..],
-            AgentType::Tool => &[("tools", budget.tools)],
+            // The request of an API is a call of a tool, too.
+            AgentType::Tool | AgentType::Api => &[("tools", budget.tools)],
             _ => &[],
         };
         for (key, limit) in needed {

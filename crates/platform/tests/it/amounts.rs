@@ -21,6 +21,10 @@ const NUMBERS: &[(&str, &[&str])] = &[
         &["1"],
     ),
     (
+        "type: api\ntransport:\n  kind: api\n  api:\n    endpoint: https://a.example\n    method: GET\nexecution:\n  budget:\n    tools: #",
+        &["1"],
+    ),
+    (
         "type: api\ntransport:\n  kind: api\n  api:\n    endpoint: https://a.example\n    method: GET\n    timeout_ms: #",
         &["1"],
     ),
