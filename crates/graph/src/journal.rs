@@ -448,8 +448,11 @@ impl Journal for TaskJournal {
     fn admit<'a>(&'a self, call: Admission<'a>) -> BoxFuture<'a, Result<Admitted, JournalError>> {
         Box::pin(async move {
             // A call without an id is counted when it is announced, and not before.
-            let Some(id) = &call.intent.call_id else { return Ok(Admitted::NoRecords) };
-            let key = self.call_key(call.intent, &Occurrence::Id(id.clone()), &self.position);
+            if call.intent.call_id.is_none() {
+                return Ok(Admitted::NoRecords);
+            }
+            let occurrence = self.next_occurrence(call.intent);
+            let key = self.call_key(call.intent, &occurrence, &self.position);
             let admitted = self.book.history().admit(key, call).await;
             admitted.map_err(|source| JournalError { name: call.intent.name.clone(), source })
         })

@@ -59,7 +59,8 @@ async fn measure() {
         store: Arc::clone(&store),
         sandbox: None,
         egress: Arc::new(NoEgress),
-        secrets: Arc::new(|_| None),
+        egress_of_organizations: Arc::new(NoEgress),
+        secrets: Arc::new(|_, _| None),
     };
     let agents = Agents::new(read, services);
     let who = Principal::local();

@@ -47,7 +47,8 @@ interface Ctx {
   tools(name: string, args?: { [name: string]: Json }): Promise<Json>;
   deliverables: {
     list(): Promise<Deliverable[]>;
-    read(id: string): Promise<{ record: Deliverable; content: Json }>;
+    /** The text of the current version, whatever its format. */
+    read(id: string): Promise<{ record: Deliverable; content: string }>;
   };
   /** Sends an event into the stream of the run. */
   emit(value: Json): Promise<null>;

@@ -5,8 +5,9 @@ use crate::call::{ReadyCall, ToolCalled, call_one};
 use crate::definition::Grant;
 use crate::mode::RequestError;
 use crate::records::{RecordId, RecordKind, RecordRef, Records};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 use weftwork_agents::Tools;
@@ -19,6 +20,9 @@ use weftwork_types::message::{Message, Role};
 /// Most characters of a line in the log of the operator.
 const LINE_CHARS_MAX: usize = 2_000;
 
+/// Most calls of tools in an answer.
+const CALLS_SHOWN: usize = 100;
+
 /// The services of a node, as its code may ask for them.
 pub(crate) struct FunctionHost<'n> {
     agent: &'n Agent,
@@ -28,7 +32,11 @@ pub(crate) struct FunctionHost<'n> {
     called: Mutex<Vec<ToolCalled>>,
     /// The reason why the node has to stop, such as an open question.
     stopped: Mutex<Option<NodeError>>,
-    has_stopped: Notify,
+    /// Number of calls of tools that have begun and not ended.
+    under_way: AtomicUsize,
+    has_changed: Notify,
+    /// Number of further calls of services, which tells their records apart.
+    asked: AtomicUsize,
 }
 
 /// A request of code to a model.
@@ -78,25 +86,37 @@ impl<'n> FunctionHost<'n> {
             grants,
             called: Mutex::default(),
             stopped: Mutex::default(),
-            has_stopped: Notify::new(),
+            under_way: AtomicUsize::new(0),
+            has_changed: Notify::new(),
+            asked: AtomicUsize::new(0),
         }
     }
 
-    /// Waits until the node has to stop. Ends once.
+    /// Waits until the node has to stop, and no call of a tool is under way. Ends once.
     pub(crate) async fn until_stopped(&self) -> NodeError {
         loop {
-            self.has_stopped.notified().await;
-            let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(error) = stopped {
+            self.has_changed.notified().await;
+            let is_quiet = self.under_way.load(Ordering::SeqCst) == 0;
+            let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(error) = stopped.take_if(|_| is_quiet) {
                 return error;
             }
         }
     }
 
-    /// Returns the calls of tools that ended, in the order of their ends.
+    fn has_to_stop(&self) -> bool {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Returns the calls of tools that ended, in the order of their ends; of many, the first ones and
+    /// the number of the others.
     pub(crate) fn called(&self) -> Vec<Value> {
         let called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
-        called.iter().map(ToolCalled::shown).collect()
+        let mut shown: Vec<_> = called.iter().take(CALLS_SHOWN).map(ToolCalled::shown).collect();
+        if let more @ 1.. = called.len().saturating_sub(CALLS_SHOWN) {
+            shown.push(json!({"more": more}));
+        }
+        shown
     }
 
     fn is_granted(&self, member: &str) -> bool {
@@ -112,16 +132,41 @@ impl<'n> FunctionHost<'n> {
     }
 
     /// Stops the node for what it has to stop for; anything else is an error that the code can catch.
-    async fn answered<T>(&self, result: NodeResult<T>) -> Result<T, HostError> {
+    fn answered<T>(&self, result: NodeResult<T>) -> Option<Result<T, HostError>> {
         let error = match result {
-            Ok(value) => return Ok(value),
+            Ok(value) => return Some(Ok(value)),
             Err(error) => error,
         };
         match error.try_into_fault() {
-            Ok(Fault { code, message, .. }) => Err(HostError { code, message }),
+            Ok(Fault { code, message, .. }) => Some(Err(HostError { code, message })),
             Err(stopped) => {
-                *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = Some(stopped);
-                self.has_stopped.notify_one();
+                let mut kept = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.get_or_insert(stopped);
+                None
+            }
+        }
+    }
+
+    /// Records what the code sees of a service, errors too: it sees the same when it runs again.
+    async fn seen(
+        &self,
+        member: &str,
+        work: impl Future<Output = NodeResult<Value>>,
+    ) -> Result<Value, HostError> {
+        let number = self.asked.fetch_add(1, Ordering::SeqCst);
+        let once = Once::new(member).id(number.to_string()).reads();
+        let seen = self.ctx.once(once, async |_| match work.await {
+            Ok(value) => Ok(Seen::Answer(value)),
+            Err(error) => {
+                let Fault { code, message, .. } = error.try_into_fault()?;
+                Ok(Seen::Error(HostError { code, message }))
+            }
+        });
+        match self.answered(seen.await) {
+            Some(Ok(Seen::Answer(value))) => Ok(value),
+            Some(Ok(Seen::Error(error)) | Err(error)) => Err(error),
+            None => {
+                self.has_changed.notify_one();
                 std::future::pending().await
             }
         }
@@ -139,10 +184,23 @@ impl<'n> FunctionHost<'n> {
             }
             Ok(ReadyCall { tool, arguments: Value::Object(arguments) })
         })();
+        // Nothing further begins once a person has to be asked.
+        if self.has_to_stop() {
+            return Box::pin(std::future::pending());
+        }
+        let call = match call {
+            Ok(call) => call,
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
         // It gets its number here, in the order of the code, and not when it is polled.
-        let made = call.map(|call| call_one(self.tools, &call));
+        let made = call_one(self.tools, &call);
+        self.under_way.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
-            let called = self.answered(made?.await).await?;
+            let called = self.answered(made.await);
+            self.under_way.fetch_sub(1, Ordering::SeqCst);
+            self.has_changed.notify_one();
+            let Some(called) = called else { return std::future::pending().await };
+            let called = called?;
             let result = called.result().map_err(|fault| error_of(&fault));
             self.called.lock().unwrap_or_else(PoisonError::into_inner).push(called);
             result
@@ -168,20 +226,20 @@ impl<'n> FunctionHost<'n> {
             Message::text(self.ctx.message_id(), role, content)
         };
         let messages: Vec<Message> = request.messages.into_iter().map(message).collect();
-        let answer = match &request.schema {
-            Some(schema) => self.agent.ask_value(messages, schema, self.ctx).await,
-            None => {
-                let answer = self.agent.ask_quietly(messages, self.ctx).await;
-                answer.map(|message| Value::String(message.joined_text()))
+        let answer = async {
+            match &request.schema {
+                Some(schema) => self.agent.ask_value(messages, schema, self.ctx).await,
+                None => {
+                    let answer = self.agent.ask_quietly(messages, self.ctx).await?;
+                    Ok(Value::String(answer.joined_text()))
+                }
             }
         };
-        self.answered(answer).await
+        self.seen("ctx.model", answer).await
     }
 
-    /// Reads deliverables. What was read is on record: the code sees it again when it runs again.
     async fn read_deliverables(&self, id: Option<String>) -> Result<Value, HostError> {
-        let once = Once::new("deliverables").with(json!(id)).reads();
-        let read = self.ctx.once(once, async |_| {
+        let read = async {
             let owner = self.agent.owner(self.ctx).await?;
             let records = Records::new(&*self.agent.store, &owner, self.ctx.clock().now());
             let kind = RecordKind::Deliverable;
@@ -192,27 +250,35 @@ impl<'n> FunctionHost<'n> {
             };
             let at = RecordRef { kind, thread, id: RecordId::new(&id)? };
             let record = records.read(&at).await.map_err(|error| error.fault())?;
-            let content = records.content(&record, None).await.map_err(|error| error.fault())?;
-            Ok(json!({"record": record, "content": content}))
-        });
-        self.answered(read.await).await
+            let found = records.content(&record, None).await.map_err(|error| error.fault())?;
+            Ok(json!({"record": record, "content": found.content}))
+        };
+        self.seen("ctx.deliverables", read).await
     }
 }
 
+/// An end of a call as the code sees it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Seen {
+    Answer(Value),
+    Error(HostError),
+}
+
 impl Host for FunctionHost<'_> {
-    fn call<'a>(&'a self, member: &'a str, args: Value) -> Answer<'a> {
+    fn call(&self, member: String, args: Value) -> Answer<'_> {
         let mut args = Args(match args {
             Value::Array(args) => args,
             _ => Vec::new(),
         });
-        if !self.is_granted(member) {
+        if !self.is_granted(&member) {
             let message = format!(
                 "`ctx.{member}` is not granted; `transport.function.grants` of the definition names what is"
             );
             let error = HostError { code: "W1055".to_owned(), message };
             return Box::pin(std::future::ready(Err(error)));
         }
-        match member {
+        match member.as_str() {
             "tools" => self.call_tool(args),
             "model" => Box::pin(self.ask_model(args)),
             "emit" => {
@@ -224,8 +290,8 @@ impl Host for FunctionHost<'_> {
                     Value::String(line) => line,
                     other => other.to_string(),
                 };
-                let line: String = line.chars().take(LINE_CHARS_MAX).collect();
                 let line = self.ctx.calls().hidden.shape(&line);
+                let line: String = line.chars().take(LINE_CHARS_MAX).collect();
                 tracing::info!(agent = self.agent.slug, line, "a function agent logs");
                 Box::pin(std::future::ready(Ok(Value::Null)))
             }

@@ -1,7 +1,7 @@
 //! The agents of a program: their definitions by organisation and slug, with all versions.
 
 use crate::agent::Agent;
-use crate::api::{ApiTool, Secrets};
+use crate::api::{ApiTool, Secrets, tool_name};
 use crate::context::Template;
 use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions, Problem};
 use crate::mode::RequestError;
@@ -49,9 +49,12 @@ pub struct Services {
     pub store: Arc<dyn Store>,
     /// Where the code of function agents is executed.
     pub sandbox: Option<Sandbox>,
-    /// Way of the requests of API agents.
+    /// Way of the requests of API agents that are for all organisations.
     pub egress: Arc<dyn Egress>,
-    /// Function that returns a variable of the environment, for the secrets that definitions name.
+    /// Way of the requests of API agents of organisations, which reach no address that the operator
+    /// allows to itself.
+    pub egress_of_organizations: Arc<dyn Egress>,
+    /// Function that returns the secret of a name, for a definition of an organisation or of all.
     pub secrets: Arc<Secrets>,
 }
 
@@ -532,13 +535,20 @@ impl Agents {
         }
         let transport = definition.transport.as_ref();
         if let Some(api) = transport.and_then(|transport| transport.api.as_ref()) {
-            let about = definition.agent_card.description.clone().unwrap_or_default();
             let secrets = Arc::clone(&services.secrets);
-            let egress = Arc::clone(&services.egress);
-            tools = tools.with(ApiTool::new(&folder.slug, &about, api, secrets, egress));
+            let egress = match definition.organization {
+                Some(_) => &services.egress_of_organizations,
+                None => &services.egress,
+            };
+            tools = tools.with(ApiTool::new(folder, api, secrets, Arc::clone(egress)));
         }
         let mut confirmed = Policy::builder();
         for name in &definition.requires_confirmation {
+            // A misspelt name would leave a call without its confirmation.
+            if definition.agent_type == AgentType::Api && *name != tool_name(&folder.slug) {
+                let agent = folder.slug.clone();
+                return Err(RequestError::MissingTool { agent, tool: name.clone() }.into());
+            }
             confirmed = confirmed.ask_human(name, "the definition of the agent requires it");
         }
         let confirmed = confirmed.build().map_err(wrong)?;

@@ -64,6 +64,8 @@ pub enum LimitKind {
     Output,
     /// Number of calls of the host.
     Calls,
+    /// Size of the answers of the host together.
+    Received,
 }
 
 impl std::fmt::Display for LimitKind {
@@ -73,6 +75,7 @@ impl std::fmt::Display for LimitKind {
             Self::Memory => "it needs more memory than code may have",
             Self::Stack => "its calls are nested too deep",
             Self::Output => "its result, or what it sent, is larger than it may be",
+            Self::Received => "it received more than 64 MiB",
             Self::Calls => "it made more than 10,000 calls",
         })
     }

@@ -7,7 +7,7 @@ pub trait Host: Send + Sync {
     /// Answers a call of a member of `ctx`. Calls are made in the order in which the code makes them,
     /// may overlap, and are answered in that order too: code that is executed again makes the same
     /// calls.
-    fn call<'a>(&'a self, member: &'a str, args: Value) -> BoxFuture<'a, Result<Value, HostError>>;
+    fn call(&self, member: String, args: Value) -> BoxFuture<'_, Result<Value, HostError>>;
 }
 
 /// An error of a host, which the code can catch.
@@ -25,7 +25,7 @@ pub struct HostError {
 pub struct NoHost;
 
 impl Host for NoHost {
-    fn call<'a>(&'a self, member: &'a str, _: Value) -> BoxFuture<'a, Result<Value, HostError>> {
+    fn call(&self, member: String, _: Value) -> BoxFuture<'_, Result<Value, HostError>> {
         let message = format!("`ctx.{member}` is not granted");
         let error = HostError { code: "W1055".to_owned(), message };
         Box::pin(std::future::ready(Err(error)))

@@ -11,10 +11,12 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
+use weftwork_types::BoxFuture;
 use weftwork_types::port::Clock;
 
 /// Time after the limit of a call within which its process may say that it stopped by itself.
@@ -25,11 +27,19 @@ const CALLS_MAX: u32 = 10_000;
 /// Most bytes that code may send, as a multiple of the limit of one message.
 const SENT_FACTOR: usize = 16;
 
-/// A program whose processes execute code.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Most calls of the host that are under way at once. Others wait.
+const AT_ONCE_MAX: usize = 64;
+/// Most bytes that code may receive from its host.
+const RECEIVED_BYTES_MAX: usize = 64 << 20;
+/// Most processes of a sandbox at once. Further calls of code wait.
+const PROCESSES_MAX: usize = 32;
+
+/// A program whose processes execute code. Clones share their turns.
+#[derive(Debug, Clone)]
 pub struct Sandbox {
     program: PathBuf,
     args: Vec<OsString>,
+    turns: Arc<Semaphore>,
 }
 
 impl Sandbox {
@@ -40,10 +50,15 @@ impl Sandbox {
         program: impl Into<PathBuf>,
         args: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> Self {
-        Self { program: program.into(), args: args.into_iter().map(Into::into).collect() }
+        Self {
+            program: program.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            turns: Arc::new(Semaphore::new(PROCESSES_MAX)),
+        }
     }
 
-    /// Executes code, and returns the result of its function.
+    /// Executes code, and returns the result of its function. The calls to the host that it has begun end
+    /// before, also if it does not wait for them or is stopped.
     ///
     /// # Errors
     /// [`SandboxError`].
@@ -56,13 +71,9 @@ impl Sandbox {
         host: &dyn Host,
         clock: &dyn Clock,
     ) -> Result<Value, SandboxError> {
-        let mut process = self.start()?;
+        let _turn = self.turns.acquire().await.map_err(|_| broken("the program ends"))?;
         let limit = Duration::from_millis(script.limits.timeout_ms).saturating_add(GRACE);
-        let talk = process.talk(script, host);
-        tokio::select! {
-            ended = talk => ended,
-            () = clock.sleep(limit) => Err(SandboxError::Limit { limit: LimitKind::Time }),
-        }
+        self.start()?.talk(script, host, clock.sleep(limit)).await
     }
 
     fn start(&self) -> Result<Process, SandboxError> {
@@ -91,9 +102,18 @@ struct Answered {
 }
 
 impl Process {
-    async fn talk(&mut self, script: &Script, host: &dyn Host) -> Result<Value, SandboxError> {
+    async fn talk(
+        &mut self,
+        script: &Script,
+        host: &dyn Host,
+        mut late: BoxFuture<'static, ()>,
+    ) -> Result<Value, SandboxError> {
         let most = script.limits.output_bytes.saturating_add(MARGIN_BYTES);
-        match self.receive(most).await? {
+        let first = tokio::select! {
+            first = self.receive(most) => first?,
+            () = &mut late => return Err(SandboxError::Limit { limit: LimitKind::Time }),
+        };
+        match first {
             FromProcess::Ready => {}
             FromProcess::Unavailable { missing, reason } => {
                 return Err(SandboxError::Unavailable { missing, reason });
@@ -106,57 +126,71 @@ impl Process {
         send.send(encoded(&first)?).map_err(|_| broken("it does not read"))?;
         // Beside reading: the process may be writing while it is written to.
         let writing = write_all(stdin, receive);
-        let answering = self.answer(most, host, &send);
+        let answering = self.answer(most, host, &send, late);
         tokio::select! {
             ended = answering => ended,
             error = writing => Err(error),
         }
     }
 
-    /// Answers calls until the code has ended.
+    /// Answers calls until the code has ended, and lets the calls that it has begun end.
     async fn answer(
         &mut self,
         most: usize,
         host: &dyn Host,
         send: &mpsc::UnboundedSender<Vec<u8>>,
+        mut late: BoxFuture<'static, ()>,
     ) -> Result<Value, SandboxError> {
         let mut calls = FuturesOrdered::new();
         let mut frames = Frames::default();
         let mut made = 0_u32;
         let mut sent_left = most.saturating_mul(SENT_FACTOR);
-        loop {
+        let mut received_left = RECEIVED_BYTES_MAX;
+        let ended = loop {
             tokio::select! {
-                frame = frames.next(&mut self.stdout, most) => {
+                frame = frames.next(&mut self.stdout, most), if calls.len() < AT_ONCE_MAX => {
                     let frame = match frame {
                         Ok(frame) => frame,
-                        Err(error) => return Err(self.ended(error).await),
+                        Err(error) => break Err(self.ended(error).await),
                     };
                     let Some(left) = sent_left.checked_sub(frame.len()) else {
-                        return Err(SandboxError::Limit { limit: LimitKind::Output });
+                        break Err(SandboxError::Limit { limit: LimitKind::Output });
                     };
                     sent_left = left;
                     match serde_json::from_slice(&frame) {
                         Ok(FromProcess::Call { .. }) if made == CALLS_MAX => {
-                            return Err(SandboxError::Limit { limit: LimitKind::Calls });
+                            break Err(SandboxError::Limit { limit: LimitKind::Calls });
                         }
                         Ok(FromProcess::Call { id, member, args }) => {
                             made += 1;
-                            calls.push_back(async move {
-                                Answered { id, answer: host.call(&member, args).await }
-                            });
+                            let call = host.call(member, args);
+                            calls.push_back(async move { Answered { id, answer: call.await } });
                         }
-                        Ok(FromProcess::Done { value }) => return Ok(value),
-                        Ok(FromProcess::Failed { failure }) => return Err(failure.into()),
-                        Ok(_) => return Err(broken("it said that it is ready once more")),
-                        Err(error) => return Err(broken(&error.to_string())),
+                        Ok(FromProcess::Done { value }) => break Ok(value),
+                        Ok(FromProcess::Failed { failure }) => break Err(failure.into()),
+                        Ok(_) => break Err(broken("it said that it is ready once more")),
+                        Err(error) => break Err(broken(&error.to_string())),
                     }
                 }
                 Some(Answered { id, answer }) = calls.next() => {
-                    let reply = ToProcess::Reply { id, answer };
-                    send.send(encoded(&reply)?).map_err(|_| broken("it does not read"))?;
+                    let reply = encoded(&ToProcess::Reply { id, answer })?;
+                    let Some(left) = received_left.checked_sub(reply.len()) else {
+                        break Err(SandboxError::Limit { limit: LimitKind::Received });
+                    };
+                    received_left = left;
+                    if send.send(reply).is_err() {
+                        break Err(broken("it does not read"));
+                    }
                 }
+                () = &mut late => break Err(SandboxError::Limit { limit: LimitKind::Time }),
             }
+        };
+        if let Err(error) = self.child.start_kill() {
+            tracing::debug!(%error, "the process of code cannot be ended");
         }
+        // What they do outside is done, whatever becomes of the code.
+        while calls.next().await.is_some() {}
+        ended
     }
 
     async fn receive(&mut self, most: usize) -> Result<FromProcess, SandboxError> {

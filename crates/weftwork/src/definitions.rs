@@ -48,11 +48,26 @@ impl Config {
             policy: rules.then(of_their_tools),
             store,
             sandbox: self.sandbox.clone(),
-            egress: self.egress_on_demand(),
-            secrets: Arc::new(|name| std::env::var(name).ok()),
+            egress: self.egress_on_demand(Config::egress),
+            egress_of_organizations: self.egress_on_demand(Config::egress_without_exceptions),
+            secrets: Arc::new(secret_of),
         };
         Agents::new(definitions, services)
     }
+}
+
+/// Returns a secret that a definition names: a variable of the environment. Those of an organisation have
+/// its name in front, so that its definitions read no secret of the operator or of another one.
+fn secret_of(organization: Option<&str>, name: &str) -> Option<String> {
+    let variable = match organization {
+        None => name.to_owned(),
+        // Other names could be told apart only by characters that variables do not have.
+        Some(org) if org.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit()) => {
+            format!("ORG_{}_{name}", org.to_ascii_uppercase())
+        }
+        Some(_) => return None,
+    };
+    std::env::var(variable).ok()
 }
 
 impl AgentDef {

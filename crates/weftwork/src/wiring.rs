@@ -14,13 +14,15 @@ use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse};
 #[derive(Debug)]
 struct EgressOnDemand {
     config: Config,
+    make: fn(&Config) -> Result<Arc<dyn Egress>, Error>,
     client: OnceLock<Result<Arc<dyn Egress>, String>>,
 }
 
 impl Egress for EgressOnDemand {
     fn send(&self, request: EgressRequest) -> BoxFuture<'_, Result<EgressResponse, EgressError>> {
-        let made =
-            self.client.get_or_init(|| self.config.egress().map_err(|error| error.to_string()));
+        let made = self
+            .client
+            .get_or_init(|| (self.make)(&self.config).map_err(|error| error.to_string()));
         match made {
             Ok(client) => client.send(request),
             Err(reason) => {
@@ -68,14 +70,26 @@ impl Config {
         Ok(registry.with_settings(self.models.clone()))
     }
 
-    /// Returns the HTTP client, which is created for the first request.
-    pub(crate) fn egress_on_demand(&self) -> Arc<dyn Egress> {
-        Arc::new(EgressOnDemand { config: self.clone(), client: OnceLock::new() })
+    /// Creates an HTTP client that connects to no loopback and private address, whatever the operator
+    /// allows to itself.
+    #[cfg(feature = "platform")]
+    pub(crate) fn egress_without_exceptions(&self) -> Result<Arc<dyn Egress>, Error> {
+        let config = EgressConfig { proxy: self.proxy.clone(), ..EgressConfig::default() };
+        Ok(Arc::new(GuardedClient::new(config)?))
+    }
+
+    /// Returns an HTTP client that is created for the first request.
+    pub(crate) fn egress_on_demand(
+        &self,
+        make: fn(&Self) -> Result<Arc<dyn Egress>, Error>,
+    ) -> Arc<dyn Egress> {
+        Arc::new(EgressOnDemand { config: self.clone(), make, client: OnceLock::new() })
     }
 
     /// As [`Config::models`], with an HTTP client that is created for the first request.
     pub(crate) fn models_on_demand(&self) -> ModelRegistry {
-        let mut registry = ModelRegistry::new(&self.providers, &self.egress_on_demand());
+        let mut registry =
+            ModelRegistry::new(&self.providers, &self.egress_on_demand(Self::egress));
         self.add_offline(&mut registry);
         registry.with_settings(self.models.clone())
     }

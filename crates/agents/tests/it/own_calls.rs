@@ -298,3 +298,27 @@ async fn calls_of_nodes_are_made_once_when_answers_are_rolled_back() {
         }
     }
 }
+
+/// Pays only after a lesser payment.
+async fn pay_in_order(tools: Tools) -> NodeResult<LogUpdate> {
+    let refused = tools.call("pay_much", json!({"amount": 900})).await;
+    assert!(refused.is_err(), "nothing was paid before");
+    tools.call("pay", json!({"amount": 5})).await?;
+    let paid = tools.call("pay_much", json!({"amount": 900})).await?;
+    Ok(LogUpdate::new().lines([paid.value]))
+}
+
+/// A rule about earlier calls counts those that nodes make.
+#[tokio::test]
+async fn a_rule_about_earlier_calls_counts_those_of_nodes() {
+    let paid = Arc::<Paid>::default();
+    let tools = ToolBox::new().with(pay).with(pay_much).provide_shared(Arc::clone(&paid));
+    let policy = Policy::builder().allow("pay").allow("pay_much").after("pay").build();
+    let runner = ToolRunner::new(tools, policy.expect("sound")).expect("valid tools");
+    let graph = Graph::<Log>::new("pay").with(runner).node("pay", pay_in_order).edge(START, "pay");
+    let graph = graph.build().expect("sound");
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let ended = thread(&open(&store, &graph).await).start(json!({})).await.expect("runs");
+    assert!(matches!(ended.outcome(), RunOutcome::Completed { .. }), "{:?}", ended.outcome());
+    assert_eq!(paid.amounts(), [5, 900]);
+}

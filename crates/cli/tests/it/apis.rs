@@ -152,9 +152,9 @@ async fn each_fault_of_a_service_has_its_end() {
             fails: Some(("W1060", "status 500: the reason")),
         },
         Fault {
-            name: "500 of a request that may not be repeated",
+            name: "400 of a request that repeats a secret",
             definition: POST,
-            answer: |_| Reply::full(500, &[], "the reason, for CANARY"),
+            answer: |_| Reply::full(400, &[], "the reason, for CANARY"),
             requests: 1,
             fails: Some(("W1060", "the reason, for [secret]")),
         },
@@ -278,4 +278,78 @@ async fn a_secret_that_is_missing_and_a_form_that_is_none_are_named() {
     });
     let checked = jq.await.weft(&["agents", "check"]);
     assert!(checked.out.contains("shop/agent.yaml:3:20: W1008"), "{checked:?}");
+}
+
+/// A request that may have been done is not reported as failed: a person decides.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_fails_within_a_request_leaves_its_outcome_open() {
+    for status in [408, 500, 502, 503, 504] {
+        let definition = "endpoint: '{url}/orders'";
+        let scene = Scene::new(definition, "", move |_, _| fails(status, &[])).await;
+        let found = scene.ask(&["Order."]);
+        assert_eq!(found["metadata"]["status"], "input_required", "{status}: {found}");
+        assert_eq!(scene.server.received().len(), 1, "{status}");
+    }
+    // An API that recognises the key gets the same request again.
+    let definition = "endpoint: '{url}/orders', idempotency_header: Idempotency-Key";
+    let scene = Scene::new(definition, "", |number, _| match number {
+        0 => fails(504, &[]),
+        _ => answers(200, &json!("ordered")),
+    })
+    .await;
+    assert_eq!(scene.ask(&["Order."])["content"], "ordered");
+    let keys: Vec<_> = scene.server.received();
+    assert_eq!(keys[0].header("idempotency-key"), keys[1].header("idempotency-key"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_form_of_a_secret_comes_back() {
+    let definition = "endpoint: '{url}/echo', authentication: {type: basic, secret: SHOP_LOGIN}";
+    let mut scene = Scene::new(definition, "", |_, request| {
+        let sent = request.header("authorization").unwrap_or_default();
+        answers(
+            200,
+            &json!({"headers": {"Authorization": sent}, "user": "clerk", "said": "pass\"word"}),
+        )
+    })
+    .await;
+    scene.home = scene.home.set("SHOP_LOGIN", "clerk:pass\"word");
+    let found = scene.ask(&["Go."]);
+    let expected = json!({"headers": {"Authorization": "Basic [secret]"}, "user": "[secret]", "said": "[secret]"});
+    assert_eq!(found["content"], expected, "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_was_made_is_part_of_the_answer_whatever_is_made_of_it() {
+    let large = || answers(200, &json!({"id": 7, "text": "x".repeat(700_000)}));
+    let definition = "endpoint: '{url}/orders'";
+    let transform = "response_transform: {id: '{{response.id}}'}";
+    let scene = Scene::new(definition, transform, move |_, _| large()).await;
+    let found = scene.ask(&["Order."]);
+    assert_eq!(found["metadata"]["code"], "W1062", "{found}");
+    assert_eq!(found["metadata"]["tools"][0]["result"]["status"], 200);
+    let scene = Scene::new(definition, "", move |_, _| large()).await;
+    let found = scene.ask(&["Order."]);
+    assert_eq!(found["content"]["cut"], true);
+}
+
+/// A person may answer in place of an API.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_of_a_person_is_the_result() {
+    let definition = "endpoint: '{url}/orders'";
+    let more = "requires_confirmation: [api/shop]";
+    let scene = Scene::new(definition, more, |_, _| answers(200, &json!("ordered"))).await;
+    let asked = scene.ask(&["Order."]);
+    assert_eq!(asked["metadata"]["status"], "input_required", "{asked}");
+    assert_eq!(scene.server.received().len(), 0);
+    let thread = asked["metadata"]["thread"].as_str().expect("an id");
+    let came = scene.weft(&["threads", "resume", thread, "--reject", "not today"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert_eq!(scene.server.received().len(), 0);
+    // A misspelt confirmation is no confirmation, and refused.
+    let other = "requires_confirmation: [api/shpo]";
+    let scene = Scene::new(definition, other, |_, _| answers(200, &json!("ordered"))).await;
+    let refused = scene.ask(&["Order."]);
+    assert_eq!(refused["success"], false, "{refused}");
+    assert_eq!(scene.server.received().len(), 0);
 }

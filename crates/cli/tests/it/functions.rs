@@ -152,3 +152,28 @@ fn the_process_of_a_sandbox_reads_no_command_line() {
     let help = Home::new().weft(&["--help"]);
     assert!(!help.out.contains("sandbox-process"), "{help:?}");
 }
+
+/// Nothing begins behind a question, and calls that code does not wait for are made and reported, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_beside_a_question_and_behind_the_code_are_made_once() {
+    let code = "async function handler(input, ctx) {
+      if (input.payload.title === 'left') { ctx.tools('count/pay', {}); return 'left'; }
+      return Promise.all([ctx.tools('count/pay', {}), ctx.tools('count/note', {}), ctx.tools('count/pay', {})]);
+    }";
+    let scene = Scene::new(code, |_| says("A")).await;
+    let came = scene.weft(&["agents", "run", "payer", "Go.", "--json"]);
+    assert_eq!(came.status, Some(3), "{came:?}");
+    let before = scene.calls();
+    assert!(before == ["pay"] || before == ["pay", "pay"], "none is cut off: {before:?}");
+    let thread = scene.thread();
+    let came = scene.weft(&["threads", "resume", &thread, "--approve"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let mut all = scene.calls();
+    all.sort();
+    assert_eq!(all, ["note", "pay", "pay"]);
+    let came = scene.weft(&["agents", "run", "payer", "Go.", "--title", "left", "--json"]);
+    let answer: Value = serde_json::from_str(&came.out).expect("an answer");
+    assert_eq!(answer["content"], "left", "{answer}");
+    assert_eq!(answer["metadata"]["tools"][0]["tool"], "count/pay", "{answer}");
+    assert_eq!(scene.calls().len(), 4);
+}

@@ -1,7 +1,7 @@
 //! Calls that are recorded on other branches of a thread, or on threads from which it was forked.
 
 use super::{Call, Round, TaskJournal, TaskPosition};
-use crate::run_loop::call_book::{MadeElsewhere, RecordedCalls, ReuseOrigins};
+use crate::run_loop::call_book::{AskedInput, MadeElsewhere, RecordedCalls, ReuseOrigins};
 use crate::run_loop::context::Earlier;
 use std::sync::Arc;
 use weftwork_types::canonical::Hash;
@@ -63,7 +63,8 @@ impl TaskJournal {
         };
         let places = std::iter::once(&elsewhere.rolled_back).chain(&elsewhere.of_origins);
         let inputs = |recorded: &RecordedCalls| {
-            let edited = recorded.edited.get(&call.intent.name).into_iter().flatten().copied();
+            let asked = AskedInput { tool: call.intent.name.clone(), input: call.intent.input };
+            let edited = recorded.edited.get(&asked).into_iter().flatten().copied();
             std::iter::once(call.intent.input).chain(edited).collect::<Vec<_>>()
         };
         let found =

@@ -26,8 +26,17 @@ pub struct RecordedCalls {
     pub supersteps: i64,
     /// The calls.
     pub calls: BTreeMap<CallKey, Arc<CallRecord>>,
-    /// Inputs with which persons have approved calls in place of those of the model or node, by tool.
-    pub edited: BTreeMap<String, Vec<Hash>>,
+    /// Inputs with which persons have approved calls in place of these.
+    pub edited: BTreeMap<AskedInput, Vec<Hash>>,
+}
+
+/// The input with which a model or a node called a tool, before a person edited it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AskedInput {
+    /// Canonical name of the tool.
+    pub tool: String,
+    /// Hash of the arguments.
+    pub input: Hash,
 }
 
 /// Calls with effects that are recorded under the keys of other positions than those at which their

@@ -37,7 +37,9 @@ mod thread;
 pub(crate) mod values;
 
 pub use crate::semantics::{Limits, Resuming, Semantics, SubgraphState, Unanswered};
-pub use call_book::{CallBook, CallHistory, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins};
+pub use call_book::{
+    AskedInput, CallBook, CallHistory, MadeElsewhere, Origin, RecordedCalls, ReuseOrigins,
+};
 pub use calls::{CallList, Calls};
 pub use checkpointer::{
     Checkpoint, CheckpointAddress, CheckpointWrite, CheckpointWrites, Checkpointer,

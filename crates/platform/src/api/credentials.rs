@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::Deserialize;
+use serde_json::Value;
 use sha2::Sha256;
 use std::fmt;
 use std::fmt::Write;
@@ -23,12 +24,14 @@ const TOKEN_SECONDS: u64 = 300;
 /// Header with the signature of a body.
 const SIGNATURE: &str = "x-signature-256";
 
-/// Function that returns a variable of the environment.
-pub(crate) type Secrets = dyn Fn(&str) -> Option<String> + Send + Sync;
+/// Function that returns a secret by its name, for a definition of an organisation or of all.
+pub(crate) type Secrets = dyn Fn(Option<&str>, &str) -> Option<String> + Send + Sync;
 
 /// The credentials of an API.
 pub(crate) struct Credentials {
     of: Authentication,
+    /// Organisation of the definition.
+    organization: Option<String>,
     /// Name of the variable with the secret.
     variable: String,
     secrets: Arc<Secrets>,
@@ -52,18 +55,30 @@ pub(crate) struct Signed {
 #[derive(Deserialize)]
 struct Token {
     access_token: String,
+    /// Seconds, as a number or as its text.
     #[serde(default)]
-    expires_in: Option<u64>,
+    expires_in: Value,
 }
 
 impl Credentials {
-    pub(crate) fn new(slug: &str, of: &Authentication, secrets: Arc<Secrets>) -> Self {
+    pub(crate) fn new(
+        slug: &str,
+        organization: Option<&str>,
+        of: &Authentication,
+        secrets: Arc<Secrets>,
+    ) -> Self {
         let usual = || format!("AGENT_{}_TOKEN", slug.to_uppercase().replace('-', "_"));
         let variable = of.secret.clone().unwrap_or_else(usual);
-        Self { of: of.clone(), variable, secrets, token: Mutex::default() }
+        Self {
+            of: of.clone(),
+            organization: organization.map(str::to_owned),
+            variable,
+            secrets,
+            token: Mutex::default(),
+        }
     }
 
-    /// Returns `true` for credentials that another request may renew.
+    /// Forgets the token of a client; returns `false` if there was none.
     pub(crate) fn forget_token(&self) -> bool {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
     }
@@ -78,7 +93,9 @@ impl Credentials {
         if self.of.kind == AuthenticationType::None {
             return Ok(Signed::default());
         }
-        let secret = (self.secrets)(&self.variable).filter(|secret| !secret.is_empty());
+        let organization = self.organization.as_deref();
+        let secret = (self.secrets)(organization, &self.variable);
+        let secret = secret.filter(|secret| !secret.is_empty());
         let secret = secret.ok_or_else(|| {
             format!("the variable `{}` has no secret; set it for the program", self.variable)
         })?;
@@ -98,11 +115,12 @@ impl Credentials {
             AuthenticationType::Oauth => {
                 let token = self.token(&secret, egress, clock).await?;
                 let headers = header("authorization", format!("Bearer {token}"));
-                return Ok(Signed { headers, secrets: vec![secret, token] });
+                let secrets = forms_of(&secret).chain(forms_of(&token)).collect();
+                return Ok(Signed { headers, secrets });
             }
             AuthenticationType::None => Vec::new(),
         };
-        Ok(Signed { headers, secrets: vec![secret] })
+        Ok(Signed { headers, secrets: forms_of(&secret).collect() })
     }
 
     /// Returns a token of a client: the one that is valid, or a new one.
@@ -140,13 +158,29 @@ impl Credentials {
         // Its text may have the token.
         let token: Token = serde_json::from_slice(&bytes)
             .map_err(|_| "the server of tokens answered without an `access_token`".to_owned())?;
-        let seconds = token.expires_in.unwrap_or(TOKEN_SECONDS);
+        if token.access_token.is_empty() {
+            return Err("the server of tokens answered with an empty `access_token`".to_owned());
+        }
+        let written = token.expires_in.as_str().and_then(|text| text.parse().ok());
+        let seconds = token.expires_in.as_u64().or(written).unwrap_or(TOKEN_SECONDS);
         let valid = Duration::from_secs(seconds).saturating_sub(TOKEN_MARGIN);
         let until = clock.now().plus(valid);
         let kept = (token.access_token.clone(), until);
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         Ok(token.access_token)
     }
+}
+
+/// Returns the texts that show a secret: itself, each half of a name and a password, and both as they are
+/// sent. Short ones are words of other texts, too.
+fn forms_of(secret: &str) -> impl Iterator<Item = String> + use<> {
+    const BYTES_MIN: usize = 4;
+    let halves = secret.split_once(':').map(|(name, password)| [name, password]);
+    let mut forms: Vec<String> = halves.into_iter().flatten().map(str::to_owned).collect();
+    forms.extend([secret.to_owned(), STANDARD.encode(secret)]);
+    // The longest first: what is a part of another one does not break it.
+    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    forms.into_iter().filter(|form| form.len() >= BYTES_MIN)
 }
 
 /// Returns the signature of a body by HMAC with SHA-256.

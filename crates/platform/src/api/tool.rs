@@ -2,8 +2,9 @@
 
 use super::body::{Encoded, encode, pairs_of};
 use super::credentials::{Credentials, Secrets, Signed};
-use crate::definition::{ApiTransport, BodyEncoding};
+use crate::definition::{ApiTransport, BodyEncoding, DefinitionFolder};
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use weftwork_types::{BoxFuture, ErrorCode};
 
 /// Longest answer of an API in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
+/// Longest body that becomes a result whole, in bytes.
+const BODY_BYTES_MAX: usize = 640 << 10;
 /// Usual time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Usual number of repetitions of a request that may be repeated.
@@ -49,23 +52,29 @@ struct Failure {
 
 impl ApiTool {
     pub(crate) fn new(
-        slug: &str,
-        description: &str,
+        folder: &DefinitionFolder,
         api: &ApiTransport,
         secrets: Arc<Secrets>,
         egress: Arc<dyn Egress>,
     ) -> Self {
+        let organization = folder.definition.organization.as_deref();
+        let description = folder.definition.agent_card.description.clone();
+        let slug = &folder.slug;
         let reads = matches!(method_of(api), Method::Get | Method::Head);
         let recognised = reads || api.idempotency_header.is_some();
         let spec = ToolSpec {
             name: tool_name(slug),
-            description: description.to_owned(),
+            description: description.unwrap_or_default(),
             parameters: json!({
                 "type": "object",
                 "properties": {"query": {"type": "object"}, "body": {}},
                 "additionalProperties": false,
             }),
-            output: None,
+            output: Some(json!({
+                "type": "object",
+                "properties": {"status": {"type": "integer"}, "body": {}},
+                "required": ["body"],
+            })),
             effect: if reads { Effect::ReadOnly } else { Effect::ExternalSideEffect },
             on_unknown: match recognised {
                 true => UnknownOutcome::Idempotent,
@@ -75,7 +84,8 @@ impl ApiTool {
             examples: Vec::new(),
         };
         let credentials = api.authentication.as_ref();
-        let credentials = credentials.map(|of| Arc::new(Credentials::new(slug, of, secrets)));
+        let credentials =
+            credentials.map(|of| Arc::new(Credentials::new(slug, organization, of, secrets)));
         Self { spec, api: Arc::new(api.clone()), credentials, egress }
     }
 
@@ -94,7 +104,16 @@ impl ApiTool {
         let mut delay = DELAY;
         let mut renewed = false;
         for attempt in 0.. {
-            let failure = match self.attempt(&args, &context).await {
+            let answered = match select(
+                Box::pin(self.attempt(&args, &context)),
+                context.clock().sleep(self.limit()),
+            )
+            .await
+            {
+                Either::Left((answered, _)) => answered,
+                Either::Right(((), _)) => Err(self.too_late()),
+            };
+            let failure = match answered {
                 Ok(Answer { status: 401, .. })
                     if !renewed
                         && self.credentials.as_ref().is_some_and(|of| of.forget_token()) =>
@@ -103,7 +122,7 @@ impl ApiTool {
                     renewed = true;
                     continue;
                 }
-                Ok(answer) => match answer.checked() {
+                Ok(answer) => match answer.checked(self.spec.effect) {
                     Ok(value) => return Ok(ToolOutput::Value(value)),
                     Err(failure) => failure,
                 },
@@ -188,20 +207,34 @@ impl ApiTool {
             let part = part.map_err(|error| self.failure(&error, secrets))?;
             bytes.extend_from_slice(&part);
         }
-        // An API may repeat what it was sent.
-        let text = without(String::from_utf8_lossy(&bytes).into_owned(), secrets);
+        let text = String::from_utf8_lossy(&bytes);
         let is_json = response.header("content-type").is_some_and(|kind| kind.contains("json"));
         let body = match is_json.then(|| serde_json::from_str(&text)) {
+            // More than a deliverable may have: the request was made, and its beginning is its result.
+            _ if text.len() > BODY_BYTES_MAX => {
+                let beginning = &text[..text.floor_char_boundary(BODY_BYTES_MAX / 2)];
+                json!({"cut": true, "beginning": beginning})
+            }
             Some(Ok(value)) => value,
             _ if text.is_empty() => Value::Null,
-            _ => Value::String(text),
+            _ => Value::String(text.into_owned()),
         };
+        // An API may repeat what it was sent.
+        let body = without_secrets(body, secrets);
         let retry_after = response.header("retry-after").and_then(|text| text.trim().parse().ok());
         Ok(Answer {
             status: response.status,
             body,
             retry_after: retry_after.map(Duration::from_secs),
         })
+    }
+
+    /// The failure of a request that has no whole answer in time.
+    fn too_late(&self) -> Failure {
+        let host = Url::parse(&self.api.endpoint).ok();
+        let host = host.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+        let after_ms = u64::try_from(self.limit().as_millis()).unwrap_or(u64::MAX);
+        self.failure(&EgressError::Timeout { host, what: "answer", after_ms }, &[])
     }
 
     /// The failure of a request without a whole answer.
@@ -233,7 +266,7 @@ struct Answer {
 
 impl Answer {
     /// The result of the call; an answer that says that the request failed is its failure.
-    fn checked(self) -> Result<Value, Failure> {
+    fn checked(self, effect: Effect) -> Result<Value, Failure> {
         let Self { status, body, retry_after } = self;
         if (200..300).contains(&status) {
             return Ok(json!({"status": status, "body": body}));
@@ -250,10 +283,13 @@ impl Answer {
         };
         let colon = if text.is_empty() { "" } else { ": " };
         let message = format!("the API {what} {status}{colon}{text}");
-        let may_pass = matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504);
-        let made = match may_pass {
-            true => ToolError::unavailable(message),
-            false => ToolError::failed(message),
+        // A server, or one between, that failed may have done what it was asked for.
+        let is_open = matches!(status, 408 | 500 | 502 | 503 | 504);
+        let may_pass = is_open || matches!(status, 425 | 429);
+        let made = match (is_open && effect != Effect::ReadOnly, may_pass) {
+            (true, _) => ToolError::outcome_unknown(message),
+            (false, true) => ToolError::unavailable(message),
+            (false, false) => ToolError::failed(message),
         };
         Err(Failure {
             error: made.with_code(ErrorCode("W1060")),
@@ -284,6 +320,22 @@ fn without(mut text: String, secrets: &[String]) -> String {
         }
     }
     text
+}
+
+/// Replaces secrets in the texts of a value.
+fn without_secrets(value: Value, secrets: &[String]) -> Value {
+    match value {
+        _ if secrets.is_empty() => value,
+        Value::String(text) => Value::String(without(text, secrets)),
+        Value::Array(items) => {
+            items.into_iter().map(|item| without_secrets(item, secrets)).collect()
+        }
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(name, value)| (without(name, secrets), without_secrets(value, secrets)))
+            .collect(),
+        other => other,
+    }
 }
 
 impl Tool for ApiTool {

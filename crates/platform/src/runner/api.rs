@@ -47,11 +47,12 @@ async fn build(
     let arguments = arguments_of(&agent, &scope)?;
     let call = ReadyCall { tool: tool_name(&agent.slug), arguments };
     let called = Box::pin(call_one(&tools, &call)).await?;
-    let done = match called.result() {
-        Ok(answer) => {
-            let content = content_of(&agent, scope, answer)?;
+    let done = match called.result().map(|answer| content_of(&agent, scope, answer)) {
+        Ok(Ok(content)) => {
             deliver(&agent, &payload, TITLE, normalized(&agent, content), &ctx).await
         }
+        // The request was made, and is part of the answer.
+        Ok(Err(unfit)) => Err(unfit),
         Err(failure) => Err(failure.into()),
     };
     let (mut answer, text) = match done {
@@ -123,9 +124,17 @@ fn pass_through(scope: &Value) -> Value {
 
 /// The content that an answer becomes: its body without a transform.
 fn content_of(agent: &Agent, mut scope: Value, mut answer: Value) -> NodeResult<Value> {
-    let body = answer["body"].take();
+    // A person may have answered in place of the API, with any value.
+    let body = match answer.get_mut("body") {
+        Some(body) => body.take(),
+        None => answer.take(),
+    };
     let Some(form) = &agent.definition.response_transform else { return Ok(body) };
-    scope["status"] = answer["status"].take();
+    if body.get("cut").is_some_and(|cut| cut == true) {
+        let reason = "the answer is longer than a deliverable may be, and was cut".to_owned();
+        return Err(transform_error("response_transform", &reason));
+    }
+    scope["status"] = answer.get_mut("status").map(Value::take).unwrap_or_default();
     scope["response"] = body;
     let made = Transform::read(form).and_then(|form| form.apply(&scope));
     made.map_err(|reason| transform_error("response_transform", &reason))

@@ -56,9 +56,10 @@ async fn build(
     let host = FunctionHost::new(&agent, &tools, &ctx, &function.grants);
     let sandbox = agent.sandbox.as_ref().ok_or_else(unavailable)?;
     let ended = tokio::select! {
-        ended = Box::pin(sandbox.run(&script, &host, &**ctx.clock())) => ended,
+        biased;
         // The node runs again with the answer, and its calls on record are not made again.
         stopped = host.until_stopped() => return Err(stopped),
+        ended = Box::pin(sandbox.run(&script, &host, &**ctx.clock())) => ended,
     };
     let done = match ended {
         Ok(returned) => {
@@ -93,7 +94,8 @@ async fn script_of(
     function: &FunctionTransport,
     ctx: &Ctx,
 ) -> NodeResult<Script> {
-    let once = Once::new("function").reads();
+    // For all attempts: the arguments of calls may follow from it.
+    let once = Once::new("function").idempotent();
     let chance: Chance = ctx
         .once(once, async |_| {
             let now_ms = u64::try_from(ctx.clock().now().0).unwrap_or_default();

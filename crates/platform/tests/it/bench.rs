@@ -204,7 +204,8 @@ impl Bench {
             store: Arc::clone(&store),
             sandbox: None,
             egress: Arc::new(NoEgress),
-            secrets: Arc::new(|_| None),
+            egress_of_organizations: Arc::new(NoEgress),
+            secrets: Arc::new(|_, _| None),
         };
         let agents = Agents::new(definitions.into_iter().collect::<Vec<_>>().into(), services);
         let runtime = Runtime::builder(Arc::clone(&store)).graph_source(Arc::new(agents.clone()));

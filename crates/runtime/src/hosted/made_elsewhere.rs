@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{
-    CheckpointAddress, Checkpointer, CheckpointerError, MadeElsewhere, Plan, RecordedCalls,
+    AskedInput, CheckpointAddress, Checkpointer, CheckpointerError, MadeElsewhere, Plan,
+    RecordedCalls,
 };
 use weftwork_store::approval::{ApprovalQuery, ApprovalRow, approvals};
 use weftwork_store::sequence::SEQUENCE_ROWS_MAX;
@@ -104,12 +105,13 @@ impl ReadElsewhere {
     }
 
     /// Returns the inputs with which persons have approved calls of a thread in place of those of the
-    /// model or node, by tool.
+    /// model or node. Calls with secret arguments cannot be edited, so that the ones that were shown are
+    /// the whole ones.
     async fn edited_on(
         &self,
         thread: &ThreadId,
-    ) -> Result<BTreeMap<String, Vec<Hash>>, StoreError> {
-        let mut edited: BTreeMap<String, Vec<Hash>> = BTreeMap::new();
+    ) -> Result<BTreeMap<AskedInput, Vec<Hash>>, StoreError> {
+        let mut edited: BTreeMap<AskedInput, Vec<Hash>> = BTreeMap::new();
         let thread = Some(thread.clone());
         let mut query = ApprovalQuery { thread, after: None, limit: SEQUENCE_ROWS_MAX };
         loop {
@@ -118,7 +120,9 @@ impl ReadElsewhere {
                 if let ApprovalOutcome::Decided(decision) = record.outcome
                     && let Verdict::Edit { args } = decision.verdict
                 {
-                    edited.entry(record.request.tool).or_default().push(hash(&args));
+                    let input = hash(&record.request.args);
+                    let asked = AskedInput { tool: record.request.tool, input };
+                    edited.entry(asked).or_default().push(hash(&args));
                 }
             }
             if page.next.is_none() {

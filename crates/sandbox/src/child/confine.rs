@@ -81,7 +81,10 @@ mod linux {
         for (resource, most) in limits {
             let missing =
                 |error: std::io::Error| Missing { missing: "rlimit", reason: error.to_string() };
-            resource.set(*most, *most).map_err(missing)?;
+            let (_, hard) = resource.get().map_err(missing)?;
+            // The machine may allow less.
+            let most = hard.min(*most);
+            resource.set(most, most).map_err(missing)?;
         }
         Ok(())
     }
@@ -107,12 +110,14 @@ mod linux {
         }
     }
 
-    /// Calls of the system that a program without files makes: memory, its pipes, its end.
+    /// Number of the pipe that is read.
+    const STDIN: u64 = 0;
+    /// Number of the pipe that is written.
+    const STDOUT: u64 = 1;
+
+    /// Calls of the system that a program without files makes: memory, its end. Besides, reading and
+    /// writing of its pipes.
     const ALLOWED: &[i64] = &[
-        libc::SYS_read,
-        libc::SYS_readv,
-        libc::SYS_write,
-        libc::SYS_writev,
         libc::SYS_close,
         libc::SYS_brk,
         libc::SYS_munmap,
@@ -159,13 +164,25 @@ mod linux {
             .map_err(|error| missing(error.to_string()))?;
         let mut allowed: BTreeMap<i64, Vec<SeccompRule>> =
             ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
+        let single = |argument, operator, value| {
+            let condition =
+                SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value);
+            let rule = condition.and_then(|condition| SeccompRule::new(vec![condition]));
+            rule.map(|rule| vec![rule]).map_err(|error| missing(error.to_string()))
+        };
         // Memory that holds data, and never code.
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
             let exec = u64::from(libc::PROT_EXEC.unsigned_abs());
-            let is_data =
-                SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(exec), 0);
-            let rule = is_data.and_then(|is_data| SeccompRule::new(vec![is_data]));
-            allowed.insert(call, vec![rule.map_err(|error| missing(error.to_string()))?]);
+            allowed.insert(call, single(2, SeccompCmpOp::MaskedEq(exec), 0)?);
+        }
+        // The two pipes, and no file that the program was started with.
+        for (call, pipe) in [
+            (libc::SYS_read, STDIN),
+            (libc::SYS_readv, STDIN),
+            (libc::SYS_write, STDOUT),
+            (libc::SYS_writev, STDOUT),
+        ] {
+            allowed.insert(call, single(0, SeccompCmpOp::Eq, pipe)?);
         }
         let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
         let deadly = DEADLY.iter().map(|call| (*call, Vec::new())).collect();

@@ -3,7 +3,7 @@
 use crate::{Echo, run, script};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use weftwork_sandbox::{Host, HostError, LimitKind, NoHost, SandboxError};
+use weftwork_sandbox::{Host, HostError, LimitKind, NoHost, SandboxError, SandboxLimits, Script};
 use weftwork_types::BoxFuture;
 
 #[tokio::test]
@@ -53,7 +53,7 @@ struct Late {
 }
 
 impl Host for Late {
-    fn call<'a>(&'a self, _: &'a str, _: Value) -> BoxFuture<'a, Result<Value, HostError>> {
+    fn call(&self, _: String, _: Value) -> BoxFuture<'_, Result<Value, HostError>> {
         Box::pin(async move {
             match self.begun.fetch_add(1, Ordering::SeqCst) {
                 0 => self.second.notified().await,
@@ -88,4 +88,62 @@ async fn calls_and_what_they_send_are_limited() {
         return 'done';
     }";
     assert_eq!(run(&script(within), &Echo::default()).await.expect("runs"), json!("done"));
+}
+
+/// A host whose calls end when they are told to, and which counts them.
+#[derive(Debug, Default)]
+struct Slow {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+impl Host for Slow {
+    fn call(&self, _: String, _: Value) -> BoxFuture<'_, Result<Value, HostError>> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            for _ in 0..1_000 {
+                tokio::task::yield_now().await;
+            }
+            self.ended.fetch_add(1, Ordering::SeqCst);
+            Ok(Value::Null)
+        })
+    }
+}
+
+#[tokio::test]
+async fn calls_that_have_begun_end_whatever_becomes_of_the_code() {
+    let limits = SandboxLimits { timeout_ms: 300, ..SandboxLimits::default() };
+    for (body, is_sound) in [
+        ("ctx.tools('a'); ctx.tools('b'); return 1", true),
+        ("ctx.tools('a'); ctx.tools('b'); throw new Error('no')", false),
+        ("ctx.tools('a'); ctx.tools('b'); for (;;) {}", false),
+    ] {
+        let host = Slow::default();
+        let code = format!("async function handler(input, ctx) {{ {body} }}");
+        let ended = run(&Script { limits, ..script(code) }, &host).await;
+        assert_eq!(ended.is_ok(), is_sound, "{body}: {ended:?}");
+        let counts = [host.begun, host.ended].map(AtomicUsize::into_inner);
+        assert_eq!(counts, [2, 2], "{body}");
+    }
+}
+
+#[tokio::test]
+async fn what_code_receives_is_limited() {
+    let code = "async function handler(input, ctx) {
+        const large = 'x'.repeat(1e6);
+        for (let i = 0; i < 10; i++) { await Promise.all(Array.from({ length: 8 }, () => ctx.log('x'))); }
+        return 'done';
+    }";
+    let found = run(&script(code), &Large).await.expect_err("is stopped");
+    assert!(matches!(found, SandboxError::Limit { limit: LimitKind::Received }), "{found}");
+}
+
+/// A host whose answers are large.
+#[derive(Debug)]
+struct Large;
+
+impl Host for Large {
+    fn call(&self, _: String, _: Value) -> BoxFuture<'_, Result<Value, HostError>> {
+        Box::pin(async { Ok(Value::String("x".repeat(1 << 20))) })
+    }
 }

@@ -38,9 +38,9 @@ pub(crate) async fn run(script: &Script, host: &dyn Host) -> Result<Value, Sandb
 pub(crate) struct Echo(pub(crate) Mutex<Vec<(String, Value)>>);
 
 impl Host for Echo {
-    fn call<'a>(&'a self, member: &'a str, args: Value) -> BoxFuture<'a, Result<Value, HostError>> {
+    fn call(&self, member: String, args: Value) -> BoxFuture<'_, Result<Value, HostError>> {
         let mut asked = self.0.lock().expect("not poisoned");
-        asked.push((member.to_owned(), args.clone()));
+        asked.push((member, args.clone()));
         Box::pin(async move { Ok(args) })
     }
 }
