@@ -117,7 +117,7 @@ async function an_answer_that_was_replaced_keeps_its_calls_its_runs_and_its_cost
 }
 
 /** Loses the reply to the next request of a page to an address: the server takes the request. */
-async function loseReply(page, address) {
+export async function loseReply(page, address) {
   let isLost = false;
   await page.page.route(address, async (route) => {
     if (isLost || route.request().method() !== "POST") return route.fallback();
@@ -128,7 +128,7 @@ async function loseReply(page, address) {
 }
 
 /** Loses the next request of a page to an address. */
-async function loseRequest(page, address) {
+export async function loseRequest(page, address) {
   await page.page.route(address, (route) => (route.request().method() === "POST" ? route.abort("connectionreset") : route.fallback()), { times: 1 });
 }
 
@@ -178,6 +178,25 @@ async function a_message_whose_reply_was_lost_is_there_once(browser, { server, m
   assert.equal(await page.page.getByText("Not sent").count(), 0);
   assert.equal(await input.inputValue(), "", "what was sent is not in the input");
   assert.equal((await server.messages(page.thread)).length, 4);
+  await page.close();
+}
+
+async function a_thread_whose_creation_got_no_reply_begins_once(browser, { server, model }) {
+  model.when("begin it once", "Begun once.");
+  const page = await Page.enter(browser, server, { hash: "#/new/desk" });
+  await page.page.locator(".agents a[aria-current]").waitFor();
+  const threads = async () => (await server.json("POST", "/threads/search", { query: "begin it once", limit: 10 })).length;
+  await loseRequest(page, /\/threads$/);
+  await page.say("Please begin it once");
+  await page.page.getByRole("alert").getByText("Not sent: the server did not answer. Try again.").waitFor();
+  assert.equal(await page.page.getByRole("textbox", { name: "Your message" }).inputValue(), "Please begin it once");
+  assert.equal(await threads(), 0);
+  await loseReply(page, /\/threads$/);
+  await page.page.getByRole("button", { name: "Send" }).click();
+  await page.until("Begun once.");
+  assert.equal(await threads(), 1);
+  assert.equal((await server.messages(page.thread)).length, 2);
+  assert.equal(await page.page.getByText("Not sent").count(), 0);
   await page.close();
 }
 
@@ -359,6 +378,7 @@ export const labTests = [
   an_answer_that_was_replaced_keeps_its_calls_its_runs_and_its_cost,
   a_decision_whose_reply_was_lost_is_the_own_one,
   a_message_whose_reply_was_lost_is_there_once,
+  a_thread_whose_creation_got_no_reply_begins_once,
   a_typed_answer_whose_reply_was_lost_leaves_the_input,
   calls_of_one_message_are_approved_together_in_the_inbox,
   the_heading_of_several_calls_counts_those_that_are_open,

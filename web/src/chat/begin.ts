@@ -1,13 +1,12 @@
 import { request } from "../api/http";
 import { sendOnce } from "../api/sent";
 import type { JsonObject } from "../api/types";
-import { startRun } from "../graph/graph-view";
+import { isStarted, requestRun } from "../graph/start";
 import { reasonOf } from "../question/first";
 import { go } from "../shared/route";
 import { toast } from "../shared/toast";
-import { newUuid } from "../shared/uuid";
 import { wordsOfMarkdown } from "../shared/words";
-import { createThread, type Agent } from "../threads/data";
+import { beginOnce, createThread, type Agent } from "../threads/data";
 import { isSaid } from "./assistant";
 import { contentOf, withoutFiles, type Said } from "./files";
 import { drafts, firstTexts, take, unsentFiles, type First } from "./texts";
@@ -20,17 +19,15 @@ function titleOfSaid({ text, images }: Said): string {
 
 /** Creates a thread that begins with a text, which is its title too, and opens it. */
 export async function beginThread(agent: Agent, said: Said): Promise<void> {
-  const id = newUuid();
-  await createThread(id, agent, titleOfSaid(said));
+  const id = await beginOnce(agent, titleOfSaid(said));
   firstTexts.set(id, { ...said, agent: agent.assistant_id, model: agent.model });
   go({ view: "thread", thread: id });
 }
 
 /** Creates a thread that begins with a text, and leaves the view as it is. Returns its title. */
 export async function beginBeside(agent: Agent, said: Said): Promise<string> {
-  const id = newUuid();
   const title = titleOfSaid(said);
-  await createThread(id, agent, title);
+  const id = await beginOnce(agent, title);
   await sendBeside(id, { ...said, agent: agent.assistant_id, model: agent.model });
   return title;
 }
@@ -61,9 +58,18 @@ export function leaveFirst(thread: string): void {
 
 /** Creates a thread for a graph without messages, runs it, and opens the thread. */
 export async function beginRun(agent: Agent, input: JsonObject): Promise<void> {
-  const id = newUuid();
   const said = Object.values(input).find((value) => typeof value === "string" && value !== "");
-  await createThread(id, agent, [agent.graph_id, said].filter(Boolean).join(": ").slice(0, 80));
-  await startRun(id, agent.assistant_id, input);
+  const title = [agent.graph_id, said].filter(Boolean).join(": ").slice(0, 80);
+  let id = "";
+  await sendOnce({
+    what: JSON.stringify(["run", agent, input]),
+    // The thread has the key as its id, so that a thread without a run is used again.
+    send: async (key) => {
+      id = key;
+      await createThread(id, agent, title);
+      await requestRun({ thread: id, agent: agent.assistant_id, input }, key);
+    },
+    find: (key) => isStarted(key, key),
+  });
   go({ view: "thread", thread: id });
 }

@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { Agents } from "../agents/agents";
 import { reasonOf } from "../question/first";
 import { Absent } from "../shared/absent";
@@ -12,7 +12,7 @@ import { beginBeside, beginRun, beginThread } from "./begin";
 import type { Said } from "./files";
 import { TextInput } from "./input";
 import { ModelChoice } from "./model-choice";
-import { drafts, NEW_CHAT } from "./texts";
+import { drafts, NEW_CHAT, unsentFiles } from "./texts";
 import { agentOf, awaitAgent, hasWaiting, isDraftOf, isWaiting, useWaiting } from "./waiting";
 
 /** Number of views of new chats that are open: a thread that begins is opened in place of one. */
@@ -28,9 +28,15 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const shape = useShape(chosen?.assistant_id);
   const waiting = useWaiting();
   const [draft] = useState(draftOf);
+  const [files] = useState(() => unsentFiles.get(NEW_CHAT));
+  const isOpen = useRef(true);
   useEffect(() => {
     open += 1;
-    return () => void (open -= 1);
+    isOpen.current = true;
+    return () => {
+      open -= 1;
+      isOpen.current = false;
+    };
   }, []);
   const begin = async (said: Said, other = chosen) => {
     setProblem(undefined);
@@ -64,7 +70,10 @@ export function NewChat({ agent }: { agent: string | undefined }) {
         <InputForm
           key={chosen.assistant_id}
           schema={shape.input}
-          onInput={(input) => void beginRun(chosen, input).catch((error: Error) => setProblem(reasonOf(error)))}
+          onInput={(input) => {
+            setProblem(undefined);
+            return beginRun(chosen, input).catch((error: Error) => setProblem(reasonOf(error)));
+          }}
         />
       ) : (
         <>
@@ -72,13 +81,22 @@ export function NewChat({ agent }: { agent: string | undefined }) {
             label="Your message"
             placeholder={`Write to ${chosen?.name ?? "an agent"}`}
             initial={draft}
+            initialFiles={files}
             onSaid={async (said) => {
+              // Files go with their message, and are not those of another view that is opened meanwhile.
+              const sent = unsentFiles.get(NEW_CHAT) ?? [];
+              unsentFiles.delete(NEW_CHAT);
               const isTaken = await begin(said);
               if (isTaken && isDraftOf(said.text, drafts.get(NEW_CHAT) ?? "")) drafts.set(NEW_CHAT, "");
+              if (!isTaken && !unsentFiles.get(NEW_CHAT)?.length) unsentFiles.set(NEW_CHAT, sent);
               return isTaken;
             }}
-            // A text that waits is the draft until it is sent.
-            onDraft={(text) => (text !== "" || !hasWaiting()) && drafts.set(NEW_CHAT, text)}
+            onDraft={(text, files) => {
+              if (!isOpen.current) return;
+              unsentFiles.set(NEW_CHAT, files);
+              // A text that waits is the draft until it is sent.
+              if (text !== "" || !hasWaiting()) drafts.set(NEW_CHAT, text);
+            }}
             focus
           />
           <ModelChoice chosen={model} onChoose={setModel} />

@@ -1,5 +1,6 @@
 import { useEffect, useRef } from "react";
 import { json, request } from "../api/http";
+import { sendOnce } from "../api/sent";
 import type { Assistant, Json, Thread } from "../api/types";
 import { usePolled } from "../shared/polled";
 import { Store, useStore } from "../shared/store";
@@ -213,10 +214,26 @@ export interface Agent extends Pick<Assistant, "assistant_id" | "graph_id"> {
   model?: string;
 }
 
-/** Creates a thread for an agent. */
-export async function createThread(id: string, agent: Agent, title: string): Promise<void> {
-  const { assistant_id, graph_id, model } = agent;
-  await request("POST /threads", { body: { thread_id: id, metadata: { assistant_id, graph_id, title, model } } });
+/** Creates a thread for an agent; one that exists stays as it is. */
+export async function createThread(id: string, { assistant_id, graph_id, model }: Agent, title: string): Promise<void> {
+  const metadata = { assistant_id, graph_id, title, model };
+  await request("POST /threads", { body: { thread_id: id, metadata, if_exists: "do_nothing" } });
+}
+
+/** Creates a thread for an agent once, also if a reply is lost. Returns its id. */
+export async function beginOnce(agent: Agent, title: string): Promise<string> {
+  let id = "";
+  await sendOnce({
+    what: JSON.stringify(["thread", agent, title]),
+    send: (key) => createThread((id = key), agent, title),
+    find: isThread,
+  });
+  return id;
+}
+
+/** Returns `true` if a thread exists. */
+async function isThread(id: string): Promise<boolean> {
+  return (await json<Thread[]>("POST /threads/search", { body: { ids: [id], limit: 1, select: ["thread_id"] } })).length > 0;
 }
 
 /** Sets the model of the next answers; empty for that of the agent. */
