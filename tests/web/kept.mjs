@@ -200,6 +200,20 @@ async function a_thread_whose_creation_got_no_reply_begins_once(browser, { serve
   await page.close();
 }
 
+async function what_somebody_else_said_is_shown_however_fast_its_answer_is(browser, { server, model }) {
+  model.when("a slow begin", "Begun.");
+  const page = await Page.begin(browser, server, "Hello, a slow begin");
+  await page.until("Begun.");
+  await page.status("Done");
+  for (const number of [1, 2, 3]) {
+    model.when(`fast ${number}`, `Fast answer ${number}.`);
+    await server.say(page.thread, `Somebody else, fast ${number}`);
+    await page.until(`Fast answer ${number}.`);
+    assert.equal((await page.messages()).length, 2 + 2 * number);
+  }
+  await page.close();
+}
+
 async function a_typed_answer_whose_reply_was_lost_leaves_the_input(browser, { server, model }) {
   model.when("careful when typed", (results) => (results === 0 ? { calls: [["lab__careful", { seconds: 0.044 }]] } : "It is over."));
   const page = await Page.begin(browser, server, "Please, careful when typed");
@@ -312,29 +326,40 @@ async function large_whole_numbers_keep_their_digits(browser, { server, model })
   }
 }
 
-async function the_text_of_a_stopped_answer_stays_in_its_tab_and_is_said_not_to_be_stored(browser, { server, model }) {
+async function the_text_of_a_stopped_answer_is_stored_for_everybody(browser, { server, model }) {
   model.when("a stopped story", { text: "Once upon a time there was", hold: "time" });
   const page = await Page.enter(browser, server, { hash: "#/new/desk" });
   await page.page.getByLabel("Model").selectOption("openai:priced");
   await page.say("Tell me a stopped story");
   await page.until("Once upon a time");
+  const other = await Page.enter(browser, server, { hash: `#/thread/${page.thread}` });
+  await other.until("Once upon a time");
   await page.page.getByRole("button", { name: "Stop" }).click();
+  const late = await Page.enter(browser, server, { hash: `#/thread/${page.thread}` });
   for (const again of [false, true]) {
-    if (again) await page.page.reload();
-    await page.answer.getByText("Stopped. Its text is not stored: this tab alone has it.").waitFor();
-    await page.answer.getByText("Once upon a time").waitFor();
-    // What the provider was asked for and had sent is paid.
-    await page.page.getByText(/^\$0\.\d+ so far$/).waitFor();
+    for (const one of [page, other, late]) {
+      if (again) await one.page.reload();
+      await one.status("Stopped");
+      await one.answer.getByText("Stopped", { exact: true }).waitFor();
+      assert.equal(await one.answer.locator(".markdown").textContent(), "Once upon a time");
+      // What the provider was asked for and had sent is paid.
+      await one.page.getByText(/^\$0\.\d+ so far$/).waitFor();
+    }
   }
+  const stored = (await server.messages(page.thread)).at(-1).parts.filter(({ type }) => type === "text");
+  assert.deepEqual(stored.map(({ text }) => text.trim()), ["Once upon a time"]);
   const saved = page.page.waitForEvent("download");
   await page.choose("Export as Markdown");
   const text = await readFile(await (await saved).path(), "utf8");
-  assert.match(text, /desk \(stopped; its text is not stored\)\n\nOnce upon a time/);
-  const other = await Page.enter(browser, server, { hash: `#/thread/${page.thread}` });
-  await other.answer.getByText("Stopped. The text that it had by then is not stored.").waitFor();
+  assert.match(text, /desk \(stopped\)\n\nOnce upon a time/);
   model.release();
-  await other.close();
-  await page.close();
+  // The answer that replaces it has a text of its own.
+  model.when("a stopped story", "The whole story.");
+  await page.answer.getByRole("button", { name: "Retry" }).click();
+  await page.until("The whole story.");
+  await page.answer.getByText(/^1 earlier attempt/).click();
+  await page.answer.getByText("Once upon a time").waitFor();
+  for (const one of [late, other, page]) await one.close();
 }
 
 async function an_answer_that_the_limit_of_tokens_cut_says_so_and_continues(browser, { server, model }) {
@@ -379,12 +404,13 @@ export const labTests = [
   a_decision_whose_reply_was_lost_is_the_own_one,
   a_message_whose_reply_was_lost_is_there_once,
   a_thread_whose_creation_got_no_reply_begins_once,
+  what_somebody_else_said_is_shown_however_fast_its_answer_is,
   a_typed_answer_whose_reply_was_lost_leaves_the_input,
   calls_of_one_message_are_approved_together_in_the_inbox,
   the_heading_of_several_calls_counts_those_that_are_open,
   a_question_waits_while_the_call_of_another_one_is_made,
   large_whole_numbers_keep_their_digits,
-  the_text_of_a_stopped_answer_stays_in_its_tab_and_is_said_not_to_be_stored,
+  the_text_of_a_stopped_answer_is_stored_for_everybody,
   an_answer_that_the_limit_of_tokens_cut_says_so_and_continues,
   the_conversation_stays_on_the_screen_while_the_server_is_away,
 ];

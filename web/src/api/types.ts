@@ -141,8 +141,6 @@ export interface StoredMessage {
     checkpointId?: string | null;
     /** Key under which a message of the user was sent. */
     idempotencyKey?: string;
-    /** `true` for a text that this tab alone has. */
-    isKept?: boolean;
     /** Run that stands in the place of the message, if it was replaced. */
     replacedBy?: string;
   } | null;

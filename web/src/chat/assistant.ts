@@ -19,7 +19,6 @@ import type { Call, Json, StoredMessage } from "../api/types";
 import { isTaken, withOwnFirst } from "../inbox/data";
 import { markedStream } from "../shared/digits";
 import { contentOf, type Said } from "./files";
-import { keepText } from "./kept";
 import { fromStored } from "./stored";
 import { Voids } from "./voids";
 
@@ -267,16 +266,9 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   private async *follow({ body }: Response, signal: AbortSignal): AsyncGenerator<ChatModelRunResult, void, unknown> {
     const { chat, follower } = this;
     if (body === null) return;
-    let run = "";
-    let last: ChatModelRunResult = {};
     const stop = () => {
       if ((signal.reason as { detach?: boolean } | undefined)?.detach) return;
-      keepText(run, textOf(last));
       cancel(chat, follower);
-    };
-    const note = (fact: Fact) => {
-      if (fact.name === "run") run = String((fact.data as { runId?: unknown } | null)?.runId);
-      follower.onFact(fact);
     };
     signal.addEventListener("abort", stop, { once: true });
     try {
@@ -284,13 +276,12 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
       const decoder = new UIMessageStreamDecoder({
         onData: (fact) => {
           voids.add(fact as Fact);
-          note(fact as Fact);
+          follower.onFact(fact as Fact);
         },
       });
       const stream = body.pipeThrough(markedStream()).pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
       for await (const result of asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>) {
-        last = voids.removeFrom(result);
-        yield last;
+        yield withEnd(voids.removeFrom(result));
       }
       follower.onEnd();
     } catch (error) {
@@ -306,9 +297,19 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   async append() {}
 }
 
-/** Returns the text of an answer that is produced. */
-function textOf({ content = [] }: ChatModelRunResult): string {
-  return content.map((part) => (part.type === "text" ? part.text : "")).join("");
+/** Returns an answer that ended for another reason than its last word: its run was stopped, unless it waits for a time. */
+function withEnd(result: ChatModelRunResult): ChatModelRunResult {
+  if (result.status?.type !== "incomplete" || result.status.reason !== "other") return result;
+  const facts = (result.metadata?.unstable_data ?? []) as readonly unknown[] as readonly Fact[];
+  const waits = facts.some(({ name }) => name === "timer");
+  return { ...result, status: waits ? { type: "complete", reason: "unknown" } : { type: "incomplete", reason: "cancelled" } };
+}
+
+/** Returns the last run of an answer; `undefined` if it is not known. */
+export function runOf({ metadata }: Pick<ThreadMessage, "metadata">): string | undefined {
+  const facts = (metadata.unstable_data ?? []) as readonly unknown[] as readonly Fact[];
+  const run = facts.findLast(({ name }) => name === "run")?.data as { runId?: string } | null | undefined;
+  return run?.runId ?? (metadata.custom["runId"] as string | undefined);
 }
 
 /** Returns the questions of a message that are open. */

@@ -4,8 +4,9 @@ import { isOwn } from "../api/sent";
 import type { StoredMessage, Thread, Waiting } from "../api/types";
 import { answeredOn, waitingOn } from "../inbox/data";
 import { noteOf } from "../question/first";
+import { newestRun } from "../run/log";
 import { toast } from "../shared/toast";
-import { conversationOf, countAfter, openCallsOf, requestOf, useChatRuntime, type ChatThread } from "./assistant";
+import { conversationOf, countAfter, openCallsOf, requestOf, runOf, useChatRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
@@ -116,6 +117,9 @@ function FirstText({ thread, onSay, connected: { refuse, reload } }: FirstTextPr
 /** Time for which the page and the server may differ, such as between an answer and its run. */
 const PATIENCE_MS = 3000;
 
+/** Time after which an answer that ended has the run that the server names. */
+const SETTLED_MS = 500;
+
 interface WatchProps {
   thread: Thread;
   onChange: () => void;
@@ -123,7 +127,7 @@ interface WatchProps {
 }
 
 /** Reads the thread again if it has changed elsewhere: it runs or waits, and the page shows neither. */
-function Watch({ thread: { thread_id, status, updated_at }, onChange, connected: { reload, note } }: WatchProps) {
+function Watch({ thread: { thread_id, status, updated_at }, onChange, connected: { reload, note, readFor } }: WatchProps) {
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const isWaiting = useAuiState((state) => state.thread.messages.at(-1)?.status?.type === "requires-action");
   const isLoading = useAuiState((state) => state.thread.isLoading);
@@ -131,6 +135,10 @@ function Watch({ thread: { thread_id, status, updated_at }, onChange, connected:
   const asked = useAuiState((state) => {
     const last = state.thread.messages.at(-1);
     return last ? openCallsOf(last).map(({ args, toolCallId }) => String(args.interruptId ?? toolCallId)).join(" ") : "";
+  });
+  const run = useAuiState((state) => {
+    const last = state.thread.messages.at(-1);
+    return last && runOf(last);
   });
   const here = isRunning ? "busy" : isWaiting ? "interrupted" : "idle";
   const there = status === "error" ? "idle" : status;
@@ -162,6 +170,23 @@ function Watch({ thread: { thread_id, status, updated_at }, onChange, connected:
     const timer = window.setTimeout(() => void compare(), PATIENCE_MS);
     return () => window.clearTimeout(timer);
   }, [thread_id, here, there, isLoading, asked, updated_at, note, reload]);
+  useEffect(() => {
+    if (here !== "idle" || there !== here || isLoading) return;
+    let isOver = false;
+    // A run of somebody else may have begun and ended between two reads of the state.
+    const compare = async () => {
+      const newest = await newestRun(thread_id).catch(() => undefined);
+      // Some runs have no message: each is a reason once.
+      if (isOver || newest === undefined || newest === run || newest === readFor.current) return;
+      readFor.current = newest;
+      reload();
+    };
+    const timer = window.setTimeout(() => void compare(), SETTLED_MS);
+    return () => {
+      isOver = true;
+      window.clearTimeout(timer);
+    };
+  }, [thread_id, here, there, isLoading, run, updated_at, readFor, reload]);
   return null;
 }
 
