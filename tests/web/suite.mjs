@@ -12,8 +12,10 @@ import { labTests as kept } from "./kept.mjs";
 import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
 import { tests as reading } from "./reading.mjs";
+import { tests as rounds } from "./rounds.mjs";
 import { tests as safety } from "./safety.mjs";
 import { Program, Server } from "./server.mjs";
+import { tests as speed } from "./speed.mjs";
 import { tests as states } from "./states.mjs";
 import { tests as story } from "./story.mjs";
 import { deskTests as deskTruth, labTests as labTruth } from "./truth.mjs";
@@ -113,13 +115,22 @@ async function ownGraphs() {
 async function laboratory() {
   const model = await new Model().start();
   const server = await new Server(model).allowTools().offerModel("priced", 2.5, 10).offer("gpt-3.5-text").start();
-  const stories = [...states, ...labTests, ...labTruth, ...kept, ...reading, ...safety, ...inbox, ...acting, ...sayings, ...long];
+  const stories = [...states, ...labTests, ...labTruth, ...kept, ...reading, ...safety, ...inbox, ...acting, ...sayings, ...speed, ...long];
   await run(stories, { server, model });
   await server.close();
   model.close();
 }
 
-await Promise.all([desk().then(own).then(firstRun).then(ownGraphs), laboratory().then(odd)]);
+/** A server that is killed, frozen and cut off, again and again. */
+async function faults() {
+  const model = await new Model().start();
+  const server = await new Server(model).allowTools().start();
+  await run(rounds, { server, model });
+  await server.close();
+  model.close();
+}
+
+await Promise.all([desk().then(own).then(firstRun).then(ownGraphs).then(faults), laboratory().then(odd)]);
 await browser.close();
 console.log(`test result: ${failed === 0 ? "ok" : "FAILED"}. ${passed} passed; ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);
