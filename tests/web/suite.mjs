@@ -12,6 +12,7 @@ import { labTests as kept } from "./kept.mjs";
 import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
 import { tests as reading } from "./reading.mjs";
+import { defineWriter, tests as records } from "./records.mjs";
 import { tests as rounds } from "./rounds.mjs";
 import { tests as safety } from "./safety.mjs";
 import { Program, Server } from "./server.mjs";
@@ -130,7 +131,18 @@ async function faults() {
   model.close();
 }
 
-await Promise.all([desk().then(own).then(firstRun).then(ownGraphs).then(faults), laboratory().then(odd)]);
+/** Agents with definitions, on a model of the tests. */
+async function defined() {
+  const model = await new Model().start();
+  const server = new Server(model).allowTools();
+  defineWriter(server);
+  await server.start();
+  await run(records, { server, model });
+  await server.close();
+  model.close();
+}
+
+await Promise.all([desk().then(own).then(firstRun).then(ownGraphs).then(defined).then(faults), laboratory().then(odd)]);
 await browser.close();
 console.log(`test result: ${failed === 0 ? "ok" : "FAILED"}. ${passed} passed; ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);

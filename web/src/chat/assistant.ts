@@ -17,6 +17,7 @@ import { HttpError, json, request } from "../api/http";
 import { sendOnce } from "../api/sent";
 import type { Call, Json, StoredMessage } from "../api/types";
 import { isTaken, withOwnFirst } from "../inbox/data";
+import { askInMode, type Ask } from "../records/data";
 import { markedStream } from "../shared/digits";
 import { contentOf, type Said } from "./files";
 import { fromStored } from "./stored";
@@ -72,6 +73,16 @@ function newestOf(chat: ChatThread): Promise<StoredMessage[]> {
 /** Returns `true` if a thread has a message that was sent under a key. */
 export async function isSaid(chat: ChatThread, key: string): Promise<boolean> {
   return (await newestOf(chat)).some(({ metadata }) => metadata?.idempotencyKey === key);
+}
+
+/** Asks an agent with a definition once, also if the reply is lost. */
+export async function askOnce(chat: ChatThread, conversation: string, ask: Ask, { text, images }: Said): Promise<void> {
+  if (images.length > 0) throw new Error("Not sent: plans and builds take a text. Remove the images.");
+  await sendOnce({
+    what: JSON.stringify(["ask", conversation, ask, text]),
+    send: (key) => askInMode(ask, conversation, text, key),
+    find: (key) => isSaid(chat, key),
+  });
 }
 
 /** Reads the messages of a thread that were replaced. */
@@ -186,6 +197,13 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
       return runtime.thread.append({ role: "user", content: text === "" ? files : [{ type: "text", text }, ...files] });
     }
     this.follower.onStale();
+  }
+
+  /** Asks an agent with a definition for something else than its usual answer. Rejects if the server does not take it. */
+  async ask(conversation: string, ask: Ask, said: Said): Promise<void> {
+    await askOnce(this.chat, conversation, ask, said);
+    this.follower.onSent();
+    this.readAgain();
   }
 
   /** Answers a question of the last message. Rejects if the server does not take the answer. */

@@ -2,40 +2,42 @@ import { request } from "../api/http";
 import { sendOnce } from "../api/sent";
 import type { JsonObject } from "../api/types";
 import { isStarted, requestRun } from "../graph/start";
+import type { Ask } from "../records/data";
 import { reasonOf } from "../question/first";
 import { go } from "../shared/route";
 import { toast } from "../shared/toast";
-import { wordsOfMarkdown } from "../shared/words";
+import { TITLE_MAX, titleOfText } from "../shared/words";
 import { beginOnce, createThread, type Agent } from "../threads/data";
-import { isSaid } from "./assistant";
+import { askOnce, isSaid } from "./assistant";
 import { contentOf, withoutFiles, type Said } from "./files";
 import { drafts, firstTexts, take, unsentFiles, type First } from "./texts";
 
 /** Returns the title of a thread that begins with a text: its words, or the name of its first file. */
 function titleOfSaid({ text, images }: Said): string {
   const said = withoutFiles(text);
-  return (wordsOfMarkdown(said.text.slice(0, 400)) || said.files[0]?.name || text || images[0]?.name || "").slice(0, 80);
+  return titleOfText(said.text) || (said.files[0]?.name || text || images[0]?.name || "").slice(0, TITLE_MAX);
 }
 
 /** Creates a thread that begins with a text, which is its title too, and opens it. */
-export async function beginThread(agent: Agent, said: Said): Promise<void> {
+export async function beginThread(agent: Agent, said: Said, ask?: Ask): Promise<void> {
   const id = await beginOnce(agent, titleOfSaid(said));
-  firstTexts.set(id, { ...said, agent: agent.assistant_id, model: agent.model });
+  firstTexts.set(id, { ...said, agent: agent.assistant_id, model: agent.model, ask });
   go({ view: "thread", thread: id });
 }
 
 /** Creates a thread that begins with a text, and leaves the view as it is. Returns its title. */
-export async function beginBeside(agent: Agent, said: Said): Promise<string> {
+export async function beginBeside(agent: Agent, said: Said, ask?: Ask): Promise<string> {
   const title = titleOfSaid(said);
   const id = await beginOnce(agent, title);
-  await sendBeside(id, { ...said, agent: agent.assistant_id, model: agent.model });
+  await sendBeside(id, { ...said, agent: agent.assistant_id, model: agent.model, ask });
   return title;
 }
 
 /** Sends what begins a thread, whose view is not open. What the server does not take is in its input. */
-async function sendBeside(id: string, { agent, model, ...said }: First): Promise<void> {
+async function sendBeside(id: string, { agent, model, ask, ...said }: First): Promise<void> {
   const body = { threadId: id, model, messages: [{ role: "user", content: contentOf(said) }] };
   try {
+    if (ask) return await askOnce({ agent, thread: id }, id, ask, said);
     const response = await sendOnce({
       what: JSON.stringify(body),
       send: (key) => request("POST /chat/{agent}", { path: { agent }, body, key }),

@@ -3,12 +3,14 @@ import type { Thread } from "../api/types";
 import { Absent } from "../shared/absent";
 import { GraphView } from "../graph/graph-view";
 import { useShape } from "../graph/shape";
+import { useDefined } from "../records/data";
+import { RecordsPanel } from "../records/panel";
 import { RunPanel } from "../run/panel";
 import { useProblem, useThread, useTitle } from "../threads/data";
 import { leaveFirst } from "./begin";
 import { useChatConnection } from "./connection";
 import { Conversation } from "./conversation";
-import { Head } from "./head";
+import { Head, type Beside } from "./head";
 
 /** Name under which the browser stores that the details are shown. They are closed until somebody wants them. */
 const DETAILS = "details";
@@ -18,8 +20,12 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
   const polled = useThread(id);
   const { data: thread, refresh } = polled;
   const connected = useChatConnection();
-  const [showsDetails, setShowsDetails] = useState(() => localStorage.getItem(DETAILS) === "open");
+  const [beside, setBeside] = useState<Beside | undefined>(() => (localStorage.getItem(DETAILS) === "open" ? "details" : undefined));
   const agent = thread?.metadata.assistant_id ?? thread?.metadata.graph_id;
+  // Agents with definitions make plans and deliverables.
+  const isDefined = useDefined().some(({ slug }) => slug === thread?.metadata.graph_id);
+  const makes = isDefined || thread?.metadata["weft:conversation"] !== undefined;
+  const shown = beside === "records" && !makes ? undefined : beside;
   const shape = useShape(agent);
   const title = useTitle(thread);
   useEffect(() => () => leaveFirst(id), [id]);
@@ -33,13 +39,14 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
     refresh();
     onChange();
   };
-  const toggle = () => {
-    localStorage.setItem(DETAILS, showsDetails ? "closed" : "open");
-    setShowsDetails(!showsDetails);
+  const toggle = (which: Beside) => {
+    const next = beside === which ? undefined : which;
+    localStorage.setItem(DETAILS, next === "details" ? "open" : "closed");
+    setBeside(next);
   };
   return (
-    <section className="chat" aria-label={title} data-run={showsDetails || undefined}>
-      <Head thread={thread} agent={shape?.takesMessages ? agent : undefined} connection={connected.connection} onChange={changed} showsDetails={showsDetails} onDetails={toggle} />
+    <section className="chat" aria-label={title} data-run={shown !== undefined || undefined}>
+      <Head thread={thread} agent={shape?.takesMessages ? agent : undefined} connection={connected.connection} onChange={changed} makes={makes} beside={shown} onBeside={toggle} />
       <Problem thread={thread} />
       {agent !== undefined && shape && (
         <div className="sides">
@@ -48,7 +55,8 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
           ) : (
             <GraphView thread={thread} agent={agent} shape={shape} onChange={changed} />
           )}
-          {showsDetails && <RunPanel thread={thread} agent={agent} facts={connected.facts} />}
+          {shown === "records" && <RecordsPanel thread={thread} />}
+          {shown === "details" && <RunPanel thread={thread} agent={agent} facts={connected.facts} />}
         </div>
       )}
     </section>

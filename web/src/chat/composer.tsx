@@ -1,5 +1,5 @@
 import { useAuiState } from "@assistant-ui/react";
-import { useState } from "react";
+import { useState, type ReactNode } from "react";
 import type { Call, JsonObject } from "../api/types";
 import { answerOfText } from "../question/answer";
 import { unknownOf } from "../question/unknown";
@@ -15,10 +15,12 @@ interface Props {
   /** Says something. Rejects if the server does not take it. */
   onSay: (said: Said) => Promise<void>;
   onRefused: (error: Error) => void;
+  /** What stands above the input. */
+  children?: ReactNode;
 }
 
 /** The input. While a question waits, a text answers it, and the message that asked continues. */
-export function Composer({ runtime, thread, onSay, onRefused }: Props) {
+export function Composer({ runtime, thread, onSay, onRefused, children }: Props) {
   const { answer } = useActions();
   const [draft] = useState(() => drafts.get(thread));
   const [files] = useState(() => unsentFiles.get(thread));
@@ -64,6 +66,8 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
       }}
       onStop={isRunning ? () => runtime.thread.cancelRun() : undefined}
       focus
-    />
+    >
+      {children}
+    </TextInput>
   );
 }

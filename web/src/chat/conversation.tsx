@@ -4,6 +4,8 @@ import { isOwn } from "../api/sent";
 import type { StoredMessage, Thread, Waiting } from "../api/types";
 import { answeredOn, waitingOn } from "../inbox/data";
 import { noteOf } from "../question/first";
+import { conversationOf as conversationOfThread, useDefined, type Ask } from "../records/data";
+import { ModeOfConversation } from "../records/mode";
 import { newestRun } from "../run/log";
 import { toast } from "../shared/toast";
 import { conversationOf, countAfter, openCallsOf, requestOf, runOf, useChatRuntime, type ChatThread } from "./assistant";
@@ -58,7 +60,17 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
     };
   }, [own, runtime, refuse]);
   const shown = useMemo(() => ({ replaced, earlier }), [replaced, earlier]);
-  const say = useCallback((said: Said) => own.say(runtime, said), [own, runtime]);
+  const defined = useDefined().find(({ slug }) => slug === thread.metadata.graph_id);
+  const conversation = conversationOfThread(thread);
+  const [ask, setAsk] = useState<Ask>();
+  const say = useCallback(
+    async (said: Said, asked: Ask | undefined = ask) => {
+      if (asked === undefined) return own.say(runtime, said);
+      await own.ask(conversation, asked, said);
+      setAsk(undefined);
+    },
+    [own, runtime, conversation, ask],
+  );
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <ActionsContext value={actions}>
@@ -78,7 +90,9 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
               {connected.noted}
             </p>
           )}
-          <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse} />
+          <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse}>
+            {defined && <ModeOfConversation agent={defined} conversation={conversation} ask={ask} onAsk={setAsk} />}
+          </Composer>
           <ThreadTokens stored={[...earlier, ...replaced]} />
           <FirstText thread={chat.thread} onSay={say} connected={connected} />
           <Watch thread={thread} onChange={onChange} connected={connected} />
@@ -90,7 +104,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
 
 interface FirstTextProps {
   thread: string;
-  onSay: (said: Said) => Promise<void>;
+  onSay: (said: Said, ask?: Ask) => Promise<void>;
   connected: Connected;
 }
 
@@ -103,7 +117,7 @@ function FirstText({ thread, onSay, connected: { refuse, reload } }: FirstTextPr
     if (isLoading || !hasBegun.current) return;
     const said = take(firstTexts, thread);
     if (said === undefined) return;
-    onSay(said).catch((error: Error) => {
+    onSay(said, said.ask).catch((error: Error) => {
       // The input has the text again.
       drafts.set(thread, said.text);
       unsentFiles.set(thread, said.images);

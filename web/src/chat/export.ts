@@ -4,6 +4,7 @@ import type { StoredMessage, StoredPart, Thread } from "../api/types";
 import { stringify } from "../shared/digits";
 import { nameOfTool } from "../shared/effect";
 import { fenced } from "../shared/fence";
+import { saveFile } from "../shared/file";
 import { titleOf } from "../threads/data";
 import { replacedOf } from "./assistant";
 
@@ -41,10 +42,5 @@ export async function exportThread(thread: Thread, agent: string, format: "json"
   ]);
   const title = titleOf(thread);
   const text = format === "json" ? stringify({ thread, messages, replaced }, 2) : markdownOf(title, thread.metadata.graph_id ?? agent, messages, replaced);
-  const url = URL.createObjectURL(new Blob([text], { type: format === "json" ? "application/json" : "text/markdown" }));
-  const anchor = document.createElement("a");
-  anchor.href = url;
-  anchor.download = `${title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60) || "thread"}.${format}`;
-  anchor.click();
-  URL.revokeObjectURL(url);
+  saveFile(title, format, text);
 }

@@ -1,6 +1,8 @@
 import { useEffect, useRef, useState } from "react";
 import { Agents } from "../agents/agents";
 import { reasonOf } from "../question/first";
+import { useDefined, type Ask } from "../records/data";
+import { ModeChoice } from "../records/mode";
 import { Absent } from "../shared/absent";
 import { link } from "../shared/route";
 import { toast } from "../shared/toast";
@@ -24,7 +26,11 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const { data: assistants } = agents;
   const [problem, setProblem] = useState<string>();
   const [model, setModel] = useState("");
+  const [chosenAsk, setAsk] = useState<Ask>();
   const chosen = assistants && agentOf(assistants, agent);
+  const defined = useDefined().find(({ slug }) => slug === chosen?.graph_id);
+  // What another agent was asked for before is nothing for this one.
+  const ask = chosenAsk?.slug === defined?.slug ? chosenAsk : undefined;
   const shape = useShape(chosen?.assistant_id);
   const waiting = useWaiting();
   const [draft] = useState(draftOf);
@@ -38,13 +44,13 @@ export function NewChat({ agent }: { agent: string | undefined }) {
       isOpen.current = false;
     };
   }, []);
-  const begin = async (said: Said, other = chosen) => {
+  const begin = async (said: Said, other = chosen, asked?: Ask) => {
     setProblem(undefined);
     const found = other ?? (await awaitAgent(agent, said.text));
     const chosenAgent = { ...found, model: model || undefined };
     try {
-      if (open > 0) await beginThread(chosenAgent, said);
-      else toast({ text: `“${await beginBeside(chosenAgent, said)}” is sent.` });
+      if (open > 0) await beginThread(chosenAgent, said, asked);
+      else toast({ text: `“${await beginBeside(chosenAgent, said, asked)}” is sent.` });
       return true;
     } catch (error) {
       const reason = reasonOf(error as Error);
@@ -86,7 +92,7 @@ export function NewChat({ agent }: { agent: string | undefined }) {
               // Files go with their message, and are not those of another view that is opened meanwhile.
               const sent = unsentFiles.get(NEW_CHAT) ?? [];
               unsentFiles.delete(NEW_CHAT);
-              const isTaken = await begin(said);
+              const isTaken = await begin(said, chosen, ask);
               if (isTaken && isDraftOf(said.text, drafts.get(NEW_CHAT) ?? "")) drafts.set(NEW_CHAT, "");
               if (!isTaken && !unsentFiles.get(NEW_CHAT)?.length) unsentFiles.set(NEW_CHAT, sent);
               return isTaken;
@@ -98,7 +104,9 @@ export function NewChat({ agent }: { agent: string | undefined }) {
               if (text !== "" || !hasWaiting()) drafts.set(NEW_CHAT, text);
             }}
             focus
-          />
+          >
+            {defined && <ModeChoice agent={defined} ask={ask} onAsk={setAsk} />}
+          </TextInput>
           <ModelChoice chosen={model} onChoose={setModel} />
         </>
       )}
