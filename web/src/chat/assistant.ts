@@ -70,6 +70,12 @@ function newestOf(chat: ChatThread): Promise<StoredMessage[]> {
   return json("GET /chat/{agent}/{thread_id}", { path: pathOf(chat), query: { limit: TURNS } });
 }
 
+/** Reads the last message of a thread. */
+export async function lastOf(chat: ChatThread): Promise<StoredMessage | undefined> {
+  const found = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path: pathOf(chat), query: { limit: 1 } });
+  return found.at(-1);
+}
+
 /** Returns `true` if a thread has a message that was sent under a key. */
 export async function isSaid(chat: ChatThread, key: string): Promise<boolean> {
   return (await newestOf(chat)).some(({ metadata }) => metadata?.idempotencyKey === key);

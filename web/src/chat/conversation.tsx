@@ -8,7 +8,7 @@ import { conversationOf as conversationOfThread, useDefined, type Ask } from "..
 import { ModeOfConversation } from "../records/mode";
 import { newestRun } from "../run/log";
 import { toast } from "../shared/toast";
-import { conversationOf, countAfter, openCallsOf, requestOf, runOf, useChatRuntime, type ChatThread } from "./assistant";
+import { conversationOf, countAfter, lastOf, openCallsOf, requestOf, runOf, useChatRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
@@ -95,7 +95,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
           </Composer>
           <ThreadTokens stored={[...earlier, ...replaced]} />
           <FirstText thread={chat.thread} onSay={say} connected={connected} />
-          <Watch thread={thread} onChange={onChange} connected={connected} />
+          <Watch chat={own.chat} thread={thread} onChange={onChange} connected={connected} />
         </ThreadPrimitive.Root>
       </ActionsContext>
     </AssistantRuntimeProvider>
@@ -135,13 +135,14 @@ const PATIENCE_MS = 3000;
 const SETTLED_MS = 500;
 
 interface WatchProps {
+  chat: ChatThread;
   thread: Thread;
   onChange: () => void;
   connected: Connected;
 }
 
 /** Reads the thread again if it has changed elsewhere: it runs or waits, and the page shows neither. */
-function Watch({ thread: { thread_id, status, updated_at }, onChange, connected: { reload, note, readFor } }: WatchProps) {
+function Watch({ chat, thread: { thread_id, status, updated_at }, onChange, connected: { reload, note, readFor } }: WatchProps) {
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const isWaiting = useAuiState((state) => state.thread.messages.at(-1)?.status?.type === "requires-action");
   const isLoading = useAuiState((state) => state.thread.isLoading);
@@ -150,6 +151,7 @@ function Watch({ thread: { thread_id, status, updated_at }, onChange, connected:
     const last = state.thread.messages.at(-1);
     return last ? openCallsOf(last).map(({ args, toolCallId }) => String(args.interruptId ?? toolCallId)).join(" ") : "";
   });
+  const last = useAuiState((state) => state.thread.messages.at(-1)?.id);
   const run = useAuiState((state) => {
     const last = state.thread.messages.at(-1);
     return last && runOf(last);
@@ -190,17 +192,20 @@ function Watch({ thread: { thread_id, status, updated_at }, onChange, connected:
     // A run of somebody else may have begun and ended between two reads of the state.
     const compare = async () => {
       const newest = await newestRun(thread_id).catch(() => undefined);
-      // Some runs have no message: each is a reason once.
       if (isOver || newest === undefined || newest === run || newest === readFor.current) return;
+      // Some runs have no message, such as changes of the state from outside.
+      const stored = await lastOf(chat).catch(() => undefined);
+      if (isOver) return;
       readFor.current = newest;
-      reload();
+      const isShown = stored === undefined || stored.id === last || (run !== undefined && stored.metadata?.runId === run);
+      if (!isShown) reload();
     };
     const timer = window.setTimeout(() => void compare(), SETTLED_MS);
     return () => {
       isOver = true;
       window.clearTimeout(timer);
     };
-  }, [thread_id, here, there, isLoading, run, updated_at, readFor, reload]);
+  }, [chat, thread_id, here, there, isLoading, last, run, updated_at, readFor, reload]);
   return null;
 }
 
