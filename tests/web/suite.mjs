@@ -13,6 +13,7 @@ import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
 import { tests as reading } from "./reading.mjs";
 import { defineWriter, tests as records } from "./records.mjs";
+import { tests as reports } from "./reports.mjs";
 import { tests as rounds } from "./rounds.mjs";
 import { tests as safety } from "./safety.mjs";
 import { Program, Server } from "./server.mjs";
@@ -126,7 +127,7 @@ async function laboratory() {
 async function faults() {
   const model = await new Model().start();
   const server = await new Server(model).allowTools().start();
-  await run(rounds, { server, model });
+  await run([...reports, ...rounds], { server, model });
   await server.close();
   model.close();
 }
