@@ -1,4 +1,4 @@
-// What users reported of other pages for agents, tried on this one.
+// What users reported of other pages for agents, and what a visitor found, tried on this one.
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { eventually, Page } from "./browser.mjs";
@@ -161,6 +161,52 @@ async function nothing_of_a_stopped_run_is_shown_as_running(browser, { server, m
   await page.close();
 }
 
+async function a_run_that_reached_its_limit_is_not_done(browser, { server, model }) {
+  model.when("never ready", () => ({ calls: [["lab__account", { number: model.asked }]] }));
+  const page = await Page.begin(browser, server, "Please be never ready");
+  await page.status("Reached its limit");
+  await page.answer.getByRole("alert").getByText(/limit of \d+ supersteps/).waitFor();
+  const row = page.page.locator(".threads a", { hasText: "Please be never ready" });
+  await row.getByText("Reached its limit", { exact: true }).waitFor();
+  const filter = page.page.getByRole("combobox", { name: "Status" });
+  await filter.selectOption("Done");
+  await row.waitFor({ state: "detached" });
+  await filter.selectOption("Reached its limit");
+  await row.waitFor();
+  await page.accessible("limit");
+  await page.close();
+}
+
+async function a_thread_that_somebody_deletes_says_so_and_keeps_what_was_written(browser, { server }) {
+  const page = await Page.begin(browser, server, "Hello, delete me");
+  await page.until("You said");
+  await page.status("Done");
+  await input(page).fill("I was not done with this");
+  const headers = { authorization: `Bearer ${server.token}` };
+  await fetch(`${server.url}/threads/${page.thread}`, { method: "DELETE", headers });
+  await page.page.getByRole("heading", { name: "There is no such thread" }).waitFor();
+  await page.page.getByText("I was not done with this").waitFor();
+  await page.page.getByRole("button", { name: "Copy the text" }).waitFor();
+  await page.accessible("no-thread");
+  await page.close();
+}
+
+async function a_text_that_is_sent_while_the_agent_works_says_that_it_is_not_sent(browser, { server, model }) {
+  model.when("work on", { text: "w1. w2. w3.", hold: "w1." });
+  const page = await Page.begin(browser, server, "Please work on");
+  await page.until("w1.");
+  await input(page).fill("And this");
+  await input(page).press("Enter");
+  await page.page.getByRole("alert").getByText("Not sent: the agent still works on its answer.").waitFor();
+  assert.equal(await input(page).inputValue(), "And this");
+  model.release();
+  await page.status("Done");
+  await page.page.getByRole("button", { name: "Send" }).click();
+  await page.until("You said: And this");
+  assert.equal(await page.page.getByText("Not sent").count(), 0);
+  await page.close();
+}
+
 /** Elsewhere, an image of some megabytes was drawn as text in the view of a run, which made it slow. */
 async function a_large_image_makes_no_view_of_its_run_slow(browser, { server, model }) {
   model.when("a large image", "I saw it.");
@@ -195,5 +241,8 @@ export const tests = [
   a_double_click_decides_about_one_call_alone,
   a_message_after_a_crash_has_the_conversation_before_it,
   nothing_of_a_stopped_run_is_shown_as_running,
+  a_run_that_reached_its_limit_is_not_done,
+  a_thread_that_somebody_deletes_says_so_and_keeps_what_was_written,
+  a_text_that_is_sent_while_the_agent_works_says_that_it_is_not_sent,
   a_large_image_makes_no_view_of_its_run_slow,
 ];

@@ -1,5 +1,7 @@
 import { useEffect, useState } from "react";
 import type { Thread } from "../api/types";
+import { copyText } from "../shared/copy";
+import { link } from "../shared/route";
 import { Absent } from "../shared/absent";
 import { GraphView } from "../graph/graph-view";
 import { useShape } from "../graph/shape";
@@ -11,6 +13,7 @@ import { leaveFirst } from "./begin";
 import { useChatConnection } from "./connection";
 import { Conversation } from "./conversation";
 import { Head, type Beside } from "./head";
+import { drafts } from "./texts";
 
 /** Name under which the browser stores that the details are shown. They are closed until somebody wants them. */
 const DETAILS = "details";
@@ -33,7 +36,7 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
     if (title !== undefined) document.title = `${title} · Weftwork`;
     return () => void (document.title = "Weftwork");
   }, [title]);
-  if (thread === null) return <p className="empty">There is no such thread.</p>;
+  if (thread === null) return <NoThread thread={id} />;
   if (!thread) return <Absent of="messages" polled={polled} />;
   const changed = () => {
     refresh();
@@ -59,6 +62,28 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
           {shown === "details" && <RunPanel thread={thread} agent={agent} facts={connected.facts} />}
         </div>
       )}
+    </section>
+  );
+}
+
+/** Says that a thread does not exist, and keeps what was written for it. */
+function NoThread({ thread }: { thread: string }) {
+  const draft = drafts.get(thread);
+  return (
+    <section className="empty" aria-labelledby="no-thread">
+      <h1 id="no-thread">There is no such thread</h1>
+      <p>Somebody deleted it, or the address is cut or mistyped.</p>
+      {draft !== undefined && (
+        <>
+          <p>What you had written, and was not sent:</p>
+          <blockquote>{draft}</blockquote>
+        </>
+      )}
+      <div className="actions">
+        {draft !== undefined && <button onClick={() => copyText(draft)}>Copy the text</button>}
+        <a href={link({ view: "new" })}>New chat</a>
+        <a href={link({ view: "inbox", tab: "open" })}>Inbox</a>
+      </div>
     </section>
   );
 }

@@ -39,8 +39,8 @@ export function Composer({ runtime, thread, onSay, onRefused, children }: Props)
   const call: Call | undefined = waiting && { id: waiting.toolCallId, name: waiting.toolName, args: waiting.args as JsonObject };
   const isUnknown = call !== undefined && unknownOf(call) !== undefined;
   const send = async (said: Said) => {
-    if (isRunning) return false;
     try {
+      if (isRunning) throw new Error("Not sent: the agent still works on its answer. Send it when that has ended, or stop it.");
       if (hasSeveral) throw new Error(`Not sent: ${questions} questions wait. Answer each of them above, on its card.`);
       if (isUnknown) throw new Error("Not sent: say above what happened to the call. The agent goes on after that.");
       if (call && said.images.length > 0) throw new Error("Not sent: an image is no answer to the question. Remove it, or answer first.");

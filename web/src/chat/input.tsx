@@ -101,7 +101,6 @@ export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, 
         onKeyDown={onKeyDown}
         onPaste={({ clipboardData }) => void addFiles([...clipboardData.files], add)}
       />
-      {isSending && isLost && <Sending />}
       {onStop ? (
         <button type="button" className="stop" onClick={onStop}>
           Stop
@@ -111,6 +110,7 @@ export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, 
           Send
         </button>
       )}
+      {isSending && isLost && <Sending />}
     </form>
   );
 }

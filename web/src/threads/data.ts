@@ -14,7 +14,7 @@ const LIMIT_MAX = 1000;
 /** Maximum number of words that the server searches for. */
 const WORDS_MAX = 16;
 
-export type Status = "running" | "waiting" | "timed" | "failed" | "stopped" | "new" | "done";
+export type Status = "running" | "waiting" | "timed" | "failed" | "limited" | "stopped" | "new" | "done";
 
 /** The status of a thread in the words of the page. */
 export const STATUS: Record<Status, string> = {
@@ -22,6 +22,7 @@ export const STATUS: Record<Status, string> = {
   waiting: "Waits for you",
   timed: "Waits for a time",
   failed: "Failed",
+  limited: "Reached its limit",
   stopped: "Stopped",
   new: "Nothing sent",
   done: "Done",
@@ -29,13 +30,14 @@ export const STATUS: Record<Status, string> = {
 
 const WORDS = { busy: "running", interrupted: "waiting", error: "failed", idle: "done" } as const;
 /** Ends of the last run after which a thread is done. */
-const DONE = ["completed", "interrupted", "limit_reached", "failed", "copied"];
+const DONE = ["completed", "interrupted", "failed", "copied"];
 /** Conditions of a search by status. */
 const CONDITIONS: Record<Status, { status?: Thread["status"]; timed?: boolean; last_run?: string | string[] }> = {
   running: { status: "busy", timed: false },
   waiting: { status: "interrupted", timed: false },
   timed: { timed: true },
   failed: { status: "error" },
+  limited: { status: "idle", last_run: "limit_reached" },
   stopped: { status: "idle", last_run: "cancelled" },
   new: { status: "idle", last_run: "none" },
   done: { status: "idle", last_run: DONE },
@@ -44,6 +46,7 @@ const CONDITIONS: Record<Status, { status?: Thread["status"]; timed?: boolean; l
 export function statusOf(thread: Thread): Status {
   if (thread.waits_until) return "timed";
   if (thread.status === "idle" && thread.last_run === "cancelled") return "stopped";
+  if (thread.status === "idle" && thread.last_run === "limit_reached") return "limited";
   if (thread.status === "idle" && thread.last_run === null) return "new";
   return WORDS[thread.status];
 }
