@@ -15,7 +15,7 @@ import type { Said } from "./files";
 import { TextInput } from "./input";
 import { ModelChoice } from "./model-choice";
 import { drafts, NEW_CHAT, unsentFiles } from "./texts";
-import { agentOf, awaitAgent, hasWaiting, isDraftOf, isWaiting, useWaiting } from "./waiting";
+import { agentOf, awaitAgent, hasWaiting, isDraftOf, isNamed, isWaiting, useWaiting } from "./waiting";
 
 /** Number of views of new chats that are open: a thread that begins is opened in place of one. */
 let open = 0;
@@ -46,9 +46,9 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   }, []);
   const begin = async (said: Said, other = chosen, asked?: Ask) => {
     setProblem(undefined);
-    const found = other ?? (await awaitAgent(agent, said.text));
-    const chosenAgent = { ...found, model: model || undefined };
     try {
+      const found = other ?? (await awaitAgent(agent, said.text));
+      const chosenAgent = { ...found, model: model || undefined };
       if (open > 0) await beginThread(chosenAgent, said, asked);
       else toast({ text: `“${await beginBeside(chosenAgent, said, asked)}” is sent.` });
       return true;
@@ -67,6 +67,11 @@ export function NewChat({ agent }: { agent: string | undefined }) {
         ‹
       </a>
       <h1 id="new-title">What can an agent do for you?</h1>
+      {chosen && agent !== undefined && !isNamed(chosen, agent) && (
+        <p role="alert" className="problem">
+          There is no agent “{agent}” here. “{chosen.name}” is chosen in its place.
+        </p>
+      )}
       {problem && (
         <p role="alert" className="problem">
           {problem}
