@@ -200,6 +200,45 @@ async function a_thread_whose_creation_got_no_reply_begins_once(browser, { serve
   await page.close();
 }
 
+async function the_own_answers_are_not_read_again(browser, { server, model }) {
+  model.when("read it not again", (results) => (results === 0 ? { calls: [["lab__careful", { seconds: 0.047 }]] } : "Not again."));
+  const page = await Page.begin(browser, server, "Hello, and do not read again");
+  await page.until("You said");
+  await page.status("Done");
+  const read = [];
+  page.page.on("request", (request) => /\/chat\/[^/]+\/[^/?]+\?limit=12$/.test(request.url()) && read.push(request.url()));
+  for (const text of ["And this", "Please, read it not again"]) {
+    await page.say(text);
+    if (text.startsWith("Please")) await page.page.getByRole("button", { name: "Approve" }).click();
+    await page.until(text.startsWith("Please") ? "Not again." : "You said: And this");
+    await page.status("Done");
+    await page.page.waitForTimeout(2_500);
+  }
+  assert.deepEqual(read, []);
+  await page.close();
+}
+
+async function a_fork_whose_reply_was_lost_is_there_once(browser, { server, model }) {
+  model.when("forked once", "Forked.");
+  const page = await Page.begin(browser, server, "The first, to be forked");
+  await page.until("You said");
+  await page.status("Done");
+  await page.say("The second, to be forked");
+  await page.until("You said: The second");
+  await page.status("Done");
+  const { thread } = page;
+  const copies = async () => (await server.json("POST", "/threads/search", { query: "first to be forked", limit: 10 })).length;
+  await loseReply(page, /\/copy$/);
+  await page.page.locator(".message.user").nth(1).getByRole("button", { name: "Edit" }).click();
+  await page.page.getByLabel("Say this instead").fill("This is forked once");
+  await page.page.getByRole("button", { name: "Send in a fork" }).click();
+  await page.until("Forked.");
+  assert.notEqual(page.thread, thread);
+  assert.equal(await copies(), 2, "the thread and one fork");
+  await page.page.getByRole("heading", { name: "The first, to be forked (fork)" }).waitFor();
+  await page.close();
+}
+
 async function what_somebody_else_said_is_shown_however_fast_its_answer_is(browser, { server, model }) {
   model.when("a slow begin", "Begun.");
   const page = await Page.begin(browser, server, "Hello, a slow begin");
@@ -404,6 +443,8 @@ export const labTests = [
   a_decision_whose_reply_was_lost_is_the_own_one,
   a_message_whose_reply_was_lost_is_there_once,
   a_thread_whose_creation_got_no_reply_begins_once,
+  the_own_answers_are_not_read_again,
+  a_fork_whose_reply_was_lost_is_there_once,
   what_somebody_else_said_is_shown_however_fast_its_answer_is,
   a_typed_answer_whose_reply_was_lost_leaves_the_input,
   calls_of_one_message_are_approved_together_in_the_inbox,

@@ -136,6 +136,8 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   onReplaced: (messages: StoredMessage[]) => void = () => {};
   /** The model of the next answers; that of the agent without one. */
   model: string | undefined;
+  /** The last run whose answer was followed here. */
+  followed: string | undefined;
   private taken: Taken | undefined;
 
   constructor(
@@ -300,7 +302,7 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
       const decoder = new UIMessageStreamDecoder({
         onData: (fact) => {
           voids.add(fact as Fact);
-          follower.onFact(fact as Fact);
+          this.note(fact as Fact);
         },
       });
       const stream = body.pipeThrough(markedStream()).pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
@@ -317,6 +319,11 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     }
   }
 
+  private note(fact: Fact): void {
+    if (fact.name === "run") this.followed = (fact.data as { runId?: string } | null)?.runId;
+    this.follower.onFact(fact);
+  }
+
   // The server has all messages.
   async append() {}
 }
@@ -327,13 +334,6 @@ function withEnd(result: ChatModelRunResult): ChatModelRunResult {
   const facts = (result.metadata?.unstable_data ?? []) as readonly unknown[] as readonly Fact[];
   const waits = facts.some(({ name }) => name === "timer");
   return { ...result, status: waits ? { type: "complete", reason: "unknown" } : { type: "incomplete", reason: "cancelled" } };
-}
-
-/** Returns the last run of an answer; `undefined` if it is not known. */
-export function runOf({ metadata }: Pick<ThreadMessage, "metadata">): string | undefined {
-  const facts = (metadata.unstable_data ?? []) as readonly unknown[] as readonly Fact[];
-  const run = facts.findLast(({ name }) => name === "run")?.data as { runId?: string } | null | undefined;
-  return run?.runId ?? (metadata.custom["runId"] as string | undefined);
 }
 
 /** Returns the questions of a message that are open. */

@@ -8,7 +8,7 @@ import { conversationOf as conversationOfThread, useDefined, type Ask } from "..
 import { ModeOfConversation } from "../records/mode";
 import { newestRun } from "../run/log";
 import { toast } from "../shared/toast";
-import { conversationOf, countAfter, lastOf, openCallsOf, requestOf, runOf, useChatRuntime, type ChatThread } from "./assistant";
+import { conversationOf, countAfter, lastOf, openCallsOf, requestOf, useChatRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
@@ -95,7 +95,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
           </Composer>
           <ThreadTokens stored={[...earlier, ...replaced]} />
           <FirstText thread={chat.thread} onSay={say} connected={connected} />
-          <Watch chat={own.chat} thread={thread} onChange={onChange} connected={connected} />
+          <Watch own={own} thread={thread} onChange={onChange} connected={connected} />
         </ThreadPrimitive.Root>
       </ActionsContext>
     </AssistantRuntimeProvider>
@@ -135,14 +135,14 @@ const PATIENCE_MS = 3000;
 const SETTLED_MS = 500;
 
 interface WatchProps {
-  chat: ChatThread;
+  own: ReturnType<typeof conversationOf>;
   thread: Thread;
   onChange: () => void;
   connected: Connected;
 }
 
 /** Reads the thread again if it has changed elsewhere: it runs or waits, and the page shows neither. */
-function Watch({ chat, thread: { thread_id, status, updated_at }, onChange, connected: { reload, note, readFor } }: WatchProps) {
+function Watch({ own, thread: { thread_id, status, updated_at }, onChange, connected: { reload, note, readFor } }: WatchProps) {
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const isWaiting = useAuiState((state) => state.thread.messages.at(-1)?.status?.type === "requires-action");
   const isLoading = useAuiState((state) => state.thread.isLoading);
@@ -152,10 +152,7 @@ function Watch({ chat, thread: { thread_id, status, updated_at }, onChange, conn
     return last ? openCallsOf(last).map(({ args, toolCallId }) => String(args.interruptId ?? toolCallId)).join(" ") : "";
   });
   const last = useAuiState((state) => state.thread.messages.at(-1)?.id);
-  const run = useAuiState((state) => {
-    const last = state.thread.messages.at(-1);
-    return last && runOf(last);
-  });
+  const stored = useAuiState((state) => state.thread.messages.at(-1)?.metadata.custom["runId"] as string | undefined);
   const here = isRunning ? "busy" : isWaiting ? "interrupted" : "idle";
   const there = status === "error" ? "idle" : status;
   const before = useRef(here);
@@ -192,12 +189,13 @@ function Watch({ chat, thread: { thread_id, status, updated_at }, onChange, conn
     // A run of somebody else may have begun and ended between two reads of the state.
     const compare = async () => {
       const newest = await newestRun(thread_id).catch(() => undefined);
+      const run = own.followed ?? stored;
       if (isOver || newest === undefined || newest === run || newest === readFor.current) return;
       // Some runs have no message, such as changes of the state from outside.
-      const stored = await lastOf(chat).catch(() => undefined);
+      const there = await lastOf(own.chat).catch(() => undefined);
       if (isOver) return;
       readFor.current = newest;
-      const isShown = stored === undefined || stored.id === last || (run !== undefined && stored.metadata?.runId === run);
+      const isShown = there === undefined || there.id === last || (run !== undefined && there.metadata?.runId === run);
       if (!isShown) reload();
     };
     const timer = window.setTimeout(() => void compare(), SETTLED_MS);
@@ -205,7 +203,7 @@ function Watch({ chat, thread: { thread_id, status, updated_at }, onChange, conn
       isOver = true;
       window.clearTimeout(timer);
     };
-  }, [chat, thread_id, here, there, isLoading, last, run, updated_at, readFor, reload]);
+  }, [own, thread_id, here, there, isLoading, last, stored, updated_at, readFor, reload]);
   return null;
 }
 

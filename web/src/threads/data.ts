@@ -252,11 +252,19 @@ export async function renameThread(id: string, title: string): Promise<void> {
   await request("PATCH /threads/{thread_id}", { path: { thread_id: id }, body: { metadata: { title } } });
 }
 
-/** Copies a thread, or the part of it up to a checkpoint, and returns the id of the copy. */
+/** Copies a thread once, or the part of it up to a checkpoint, and returns the id of the copy. */
 export async function copyThread(thread: Thread, suffix: string, checkpoint?: string): Promise<string> {
   const path = { thread_id: thread.thread_id };
-  const body = checkpoint === undefined ? {} : { checkpoint_id: checkpoint };
-  const copy = await json<Thread>("POST /threads/{thread_id}/copy", { path, body });
-  await renameThread(copy.thread_id, `${titleOf(thread)} (${suffix})`);
-  return copy.thread_id;
+  let id = "";
+  await sendOnce({
+    what: JSON.stringify(["copy", thread.thread_id, checkpoint]),
+    send: (key) => {
+      id = key;
+      return request("POST /threads/{thread_id}/copy", { path, body: { thread_id: key, checkpoint_id: checkpoint } });
+    },
+    find: isThread,
+  });
+  // A copy with the title of the other thread is better than none.
+  await renameThread(id, `${titleOf(thread)} (${suffix})`).catch(() => {});
+  return id;
 }
