@@ -17,12 +17,24 @@ agent_card:
 deliverable: {format: markdown, type: report}
 `;
 
-/** Adds the definition of an agent to the folder of a server. */
-export function defineWriter(server) {
-  const folder = join(server.folder, "agents/report-writer");
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, "agent.yaml"), WRITER);
-  writeFileSync(join(folder, "context.md"), "Write a short report.\n");
+const COUNTER = `weft: 1
+version: 1.0.0
+type: context
+agent_card:
+  name: Counter
+  description: Counts things
+  modes: [converse, build]
+deliverable: {format: json, type: counts}
+`;
+
+/** Adds the definitions of two agents to the folder of a server. */
+export function defineAgents(server) {
+  for (const [slug, definition] of [["report-writer", WRITER], ["counter", COUNTER]]) {
+    const folder = join(server.folder, "agents", slug);
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(join(folder, "agent.yaml"), definition);
+    writeFileSync(join(folder, "context.md"), "Be short.\n");
+  }
 }
 
 const report = (name, ...lines) => [`# ${name}`, ...lines].join("\n\n");
@@ -144,6 +156,34 @@ async function a_deliverable_is_made_and_its_versions_are_read_compared_and_chos
   await page.close();
 }
 
+async function a_deliverable_of_json_is_a_tree_whose_numbers_keep_their_digits(browser, { server, model }) {
+  const digits = "9007199254740993";
+  model.when("count the lamps", `{"lamps": ${digits}, "places": ["Oslo", "Bergen"]}`);
+  const page = await Page.enter(browser, server, { hash: "#/new/counter" });
+  await chosen(page).selectOption("Build");
+  await page.say("Please count the lamps");
+  await page.page.waitForURL(/#\/thread\//);
+  await page.status("Done");
+  const panel = await deliverables(page);
+  const content = panel.getByRole("list", { name: "Content" });
+  await content.getByText(digits).waitFor();
+  await panel.getByRole("button", { name: "Edit", exact: true }).click();
+  const text = panel.getByLabel("Content of the next version");
+  assert.match(await text.inputValue(), new RegExp(`"lamps": ${digits}`));
+  await text.fill("{");
+  await panel.getByRole("button", { name: "Save as a version" }).click();
+  await panel.getByRole("alert").getByText(/^This is no JSON/).waitFor();
+  await text.fill(`{"lamps": ${digits.replace(/3$/, "5")}, "places": ["Oslo"]}`);
+  await panel.getByRole("button", { name: "Save as a version" }).click();
+  await content.getByText(digits.replace(/3$/, "5")).waitFor();
+  await panel.getByRole("combobox", { name: "Compare with" }).selectOption({ index: 1 });
+  const changes = panel.getByRole("list", { name: "Changes" });
+  await changes.getByText(digits, { exact: true }).waitFor();
+  await changes.getByText("Bergen").waitFor();
+  await page.accessible("deliverable-json");
+  await page.close();
+}
+
 async function a_plan_is_made_once_and_fits_a_phone(browser, { server, model }) {
   model.when("plan a feast", report("Feast", "1. Invite", "2. Cook"));
   const viewport = { width: 390, height: 844 };
@@ -173,5 +213,6 @@ async function a_plan_is_made_once_and_fits_a_phone(browser, { server, model }) 
 export const tests = [
   an_agent_from_a_file_is_asked_like_every_other,
   a_deliverable_is_made_and_its_versions_are_read_compared_and_chosen,
+  a_deliverable_of_json_is_a_tree_whose_numbers_keep_their_digits,
   a_plan_is_made_once_and_fits_a_phone,
 ];

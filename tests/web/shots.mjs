@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { launch, Page } from "./browser.mjs";
 import { FirstRun } from "./first.mjs";
 import { Model } from "./model.mjs";
-import { defineWriter } from "./records.mjs";
+import { defineAgents } from "./records.mjs";
 import { Program, Server } from "./server.mjs";
 
 const folder = process.argv[2];
@@ -73,7 +73,7 @@ def cost(weight):
 | A1001 | 0.8 kg | 6.10 € |
 | A1003 | 2.4 kg | 8.50 € |`);
 const writer = new Server(model).allowTools();
-defineWriter(writer);
+defineAgents(writer);
 await writer.start();
 const reading = await Page.enter(browser, writer, { hash: "#/new/desk" });
 await reading.page.locator(".agents a[aria-current]").waitFor();

@@ -12,7 +12,7 @@ import { labTests as kept } from "./kept.mjs";
 import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
 import { tests as reading } from "./reading.mjs";
-import { defineWriter, tests as records } from "./records.mjs";
+import { defineAgents, tests as records } from "./records.mjs";
 import { tests as reports } from "./reports.mjs";
 import { tests as rounds } from "./rounds.mjs";
 import { tests as safety } from "./safety.mjs";
@@ -136,7 +136,7 @@ async function faults() {
 async function defined() {
   const model = await new Model().start();
   const server = new Server(model).allowTools();
-  defineWriter(server);
+  defineAgents(server);
   await server.start();
   await run(records, { server, model });
   await server.close();

@@ -2,7 +2,7 @@
 import { HttpError, json, request } from "../api/http";
 import { sendOnce } from "../api/sent";
 import type { Json, Thread } from "../api/types";
-import { stringify } from "../shared/digits";
+import { parse, stringify } from "../shared/digits";
 import { usePolled, type Polled } from "../shared/polled";
 import { clock } from "../shared/time";
 import { titleOfText } from "../shared/words";
@@ -85,6 +85,16 @@ export interface Place {
   conversation: string;
   made: Pick<Made, "kind" | "id">;
   version: number;
+}
+
+/** Returns the value of a content: the text of JSON is its value. */
+export function valueOf(format: Version["format"], content: Json): Json {
+  if (format !== "json" || typeof content !== "string") return content;
+  try {
+    return parse(content) as Json;
+  } catch {
+    return content;
+  }
 }
 
 /** Reads the content of a version. */

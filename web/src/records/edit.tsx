@@ -2,7 +2,7 @@ import { useState, type FormEvent } from "react";
 import type { Json } from "../api/types";
 import { reasonOf } from "../question/first";
 import { parse } from "../shared/digits";
-import { addEdited, type Place, type Version } from "./data";
+import { addEdited, valueOf, type Place, type Version } from "./data";
 import { textOf } from "./version";
 
 interface Props {
@@ -17,7 +17,12 @@ interface Props {
 export function EditVersion({ place, format, content, onEnd }: Props) {
   const [problem, setProblem] = useState<string>();
   const [isSending, setIsSending] = useState(false);
-  const read = (text: string): Json => (format === "json" && typeof content !== "string" ? (parse(text) as Json) : text);
+  const value = valueOf(format, content);
+  // JSON is stored in the form that it had, as its text or as its value.
+  const read = (text: string): Json => {
+    const edited = format === "json" ? (parse(text) as Json) : text;
+    return typeof content === "string" ? text : edited;
+  };
   const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const text = String(new FormData(event.currentTarget).get("content"));
@@ -41,7 +46,7 @@ export function EditVersion({ place, format, content, onEnd }: Props) {
     <form className="edit-version" onSubmit={submit}>
       <label className="field">
         Content of the next version
-        <textarea name="content" rows={14} className="code" defaultValue={textOf(content)} autoFocus />
+        <textarea name="content" rows={14} className="code" defaultValue={textOf(value)} autoFocus />
       </label>
       {problem && (
         <p className="problem" role="alert">

@@ -10,7 +10,7 @@ import { differences } from "../shared/diff";
 import { stringify } from "../shared/digits";
 import { saveFile } from "../shared/file";
 import { Rows } from "../shared/rows";
-import { makeCurrent, makerOf, readContent, timeOf, type Made, type Version } from "./data";
+import { makeCurrent, makerOf, readContent, timeOf, valueOf, type Made, type Version } from "./data";
 import { EditVersion } from "./edit";
 import { linesOf } from "./lines";
 
@@ -120,8 +120,8 @@ export function MadeVersion({ conversation, made, onChange }: Props) {
               }}
             />
           )}
-          {!isEdited && here.data !== undefined && other === 0 && <Content format={version.format} content={here.data} />}
-          {!isEdited && here.data !== undefined && other !== 0 && there.data !== undefined && <Comparison before={there.data} after={here.data} />}
+          {!isEdited && here.data !== undefined && other === 0 && <Content format={version.format} content={valueOf(version.format, here.data)} />}
+          {!isEdited && here.data !== undefined && other !== 0 && there.data !== undefined && <Comparison before={valueOf(version.format, there.data)} after={valueOf(version.format, here.data)} />}
           {here.data !== undefined && (
             <div className="acts">
               <button className="quiet" onClick={() => copyText(textOf(here.data ?? null))}>
