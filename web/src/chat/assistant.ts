@@ -307,7 +307,7 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
       });
       const stream = body.pipeThrough(markedStream()).pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
       for await (const result of asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>) {
-        yield withEnd(voids.removeFrom(result));
+        yield withRun(withEnd(voids.removeFrom(result)), this.followed);
       }
       follower.onEnd();
     } catch (error) {
@@ -326,6 +326,11 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
 
   // The server has all messages.
   async append() {}
+}
+
+/** Returns an answer with its run, as stored answers have it. */
+function withRun(result: ChatModelRunResult, runId: string | undefined): ChatModelRunResult {
+  return { ...result, metadata: { ...result.metadata, custom: { ...result.metadata?.custom, runId } } };
 }
 
 /** Returns an answer that ended for another reason than its last word: its run was stopped, unless it waits for a time. */

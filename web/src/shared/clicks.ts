@@ -1,7 +1,7 @@
 // Double clicks: what was clicked may be gone when the second click comes, and another control in its place.
 
 /** Longest time and distance between the two clicks of a double click. */
-const DOUBLE_MS = 500;
+const DOUBLE_MS = 350;
 const DOUBLE_PIXELS = 10;
 
 /** What a click is about. */
