@@ -71,7 +71,7 @@ web-check: ## build the page of the server anew, and check that the committed on
 
 .PHONY: screenshots
 screenshots: ## take screenshots of each view of the page, for docs/images
-	$(CARGO) build --locked --workspace --bin weft
+	$(CARGO) build --locked --workspace --bin weft --example reference_server
 	python3 tests/web/run.py --shots docs/images
 
 .PHONY: lint

@@ -3,7 +3,7 @@ import { defineConfig } from "vite";
 
 // The server of `npm run dev`: requests other than those of the page go to a running `weft serve`.
 const server = process.env.WEFT_URL ?? "http://127.0.0.1:8123";
-const routes = ["/assistants", "/threads", "/chat", "/interrupts", "/artifacts", "/runs", "/ok", "/info"];
+const routes = ["/assistants", "/threads", "/chat", "/interrupts", "/artifacts", "/runs", "/ok", "/info", "/models", "/setup", "/errors", "/agents", "/plans", "/deliverables"];
 
 export default defineConfig({
   base: "./",

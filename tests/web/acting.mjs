@@ -261,6 +261,63 @@ async function files_stay_in_the_input_when_their_message_is_refused(browser, { 
   await page.close();
 }
 
+async function files_of_a_new_chat_stay_when_its_view_is_left(browser, { server, model }) {
+  model.when("With my file", "I read it.");
+  const page = await Page.enter(browser, server, { hash: "#/new/desk" });
+  const text = { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("one\ntwo") };
+  const added = page.page.getByRole("group", { name: "Added files" });
+  await page.page.getByLabel("Text files or images", { exact: true }).setInputFiles([PICTURE, text]);
+  await added.getByText("notes.txt").waitFor();
+  await page.page.getByRole("link", { name: /^Inbox/ }).click();
+  await page.page.getByRole("heading", { name: "Inbox" }).waitFor();
+  await page.page.getByRole("link", { name: "New chat" }).click();
+  await added.getByText("notes.txt").waitFor();
+  await added.getByRole("img", { name: "pixel.png" }).waitFor();
+  await page.page.getByRole("button", { name: "Remove pixel.png" }).click();
+  await page.say("With my file");
+  await page.until("I read it.");
+  assert.match(model.content, /File notes\.txt:/);
+  // What was sent is not added again.
+  await page.page.getByRole("link", { name: "New chat" }).click();
+  await page.page.getByRole("textbox", { name: "Your message" }).waitFor();
+  assert.equal(await added.count(), 0);
+  await page.close();
+}
+
+async function files_that_wait_for_the_agents_go_once_and_are_no_others(browser, { server, model }) {
+  model.when("late file", "I read it late.");
+  const { page, go } = await withoutAgents(browser, server);
+  const file = (name) => ({ name, mimeType: "text/plain", buffer: Buffer.from(`words of ${name}`) });
+  const add = (name) => page.page.getByLabel("Text files or images", { exact: true }).setInputFiles([file(name)]);
+  const added = page.page.getByRole("group", { name: "Added files" });
+  const leave = async () => {
+    await page.page.getByRole("link", { name: /^Inbox/ }).click();
+    await page.page.getByRole("heading", { name: "Inbox" }).waitFor();
+  };
+  await add("first.txt");
+  await added.getByText("first.txt", { exact: true }).waitFor();
+  await page.say("A late file");
+  await page.page.getByText("It is sent when the agents are there.").waitFor();
+  await leave();
+  await page.page.getByRole("link", { name: "New chat" }).click();
+  await page.page.getByText("It is sent when the agents are there.").waitFor();
+  assert.equal(await added.count(), 0);
+  await add("second.txt");
+  await page.page.getByRole("textbox", { name: "Your message" }).fill("Not sent yet");
+  await leave();
+  go();
+  await page.page.getByText("“A late file” is sent.").waitFor();
+  await page.page.getByRole("link", { name: "New chat" }).click();
+  await added.getByText("second.txt", { exact: true }).waitFor();
+  assert.equal(await page.page.getByRole("textbox", { name: "Your message" }).inputValue(), "Not sent yet");
+  assert.equal(await added.getByText("first.txt", { exact: true }).count(), 0);
+  await page.page.locator(".threads a", { hasText: "A late file" }).click();
+  await page.until("I read it late.");
+  assert.match(model.content, /words of first\.txt/);
+  assert.doesNotMatch(model.content, /second/);
+  await page.close();
+}
+
 /** What has the focus, in words: its name, or its text. */
 const focused = (page) =>
   page.page.evaluate(() => {
@@ -341,6 +398,8 @@ export const tests = [
   images_are_sent_with_a_text,
   an_image_for_a_model_without_images_is_refused_and_stays,
   files_stay_in_the_input_when_their_message_is_refused,
+  files_of_a_new_chat_stay_when_its_view_is_left,
+  files_that_wait_for_the_agents_go_once_and_are_no_others,
   the_duration_of_a_call_is_the_same_for_one_who_joins_late,
   the_text_of_an_attempt_that_was_cut_is_not_shown_beside_the_next_one,
   a_message_that_waits_for_the_agents_goes_when_the_view_is_left,

@@ -96,7 +96,8 @@ async function an_empty_home_opens_a_page_that_answers_after_one_click(browser) 
   await page.until("A1003");
   const answered = performance.now() - begin;
   assert(answered < ANSWER_MS, `the first answer is there after ${Math.round(answered)} ms`);
-  console.log(`        first run: page ${Math.round(opened)} ms, first answer ${Math.round(answered)} ms, 1 click`);
+  console.log(`        first run: page ${Math.round(opened)} ms; the goal is ${OPEN_MS} ms`);
+  console.log(`        first run: first answer ${Math.round(answered)} ms, 1 click; the goal is ${ANSWER_MS} ms, 2 clicks`);
   await page.page.getByText("scripted (prepared answers, no model)").waitFor();
   assert.match(server.log, /no model is configured.*scripted model/);
   await page.close();

@@ -1,7 +1,8 @@
 // Graphs without messages: their form, their output, their questions and their failures.
 import assert from "node:assert/strict";
-import { Page } from "./browser.mjs";
+import { eventually, Page } from "./browser.mjs";
 import { isDesigned } from "./design.mjs";
+import { loseReply, loseRequest } from "./kept.mjs";
 
 const PHONE = { width: 390, height: 844 };
 
@@ -76,4 +77,43 @@ async function a_graph_is_stopped_and_a_failure_is_shown(browser, server) {
   await page.close();
 }
 
-export const tests = [a_graph_runs_with_a_form_and_shows_its_output, a_question_of_a_graph_is_answered, a_graph_is_stopped_and_a_failure_is_shown];
+/** The address to which starts are sent. */
+const RUNS = /\/threads\/[^/]+\/runs$/;
+
+async function a_start_of_a_graph_that_got_no_reply_happens_once(browser, server) {
+  const { page, input } = await form(browser, server, "echo");
+  const threads = async () => (await server.json("POST", "/threads/search", { query: "echo: once", limit: 10 })).length;
+  const runs = async () => (await server.json("GET", `/threads/${page.thread}/runs`)).length;
+  await input.getByLabel("Msg").fill("once");
+  // The thread is created, and its run is not.
+  await loseRequest(page, RUNS);
+  await input.getByRole("button", { name: "Run" }).click();
+  await page.page.getByRole("alert").getByText("Not sent: the server did not answer. Try again.").waitFor();
+  assert.equal(await input.getByLabel("Msg").inputValue(), "once");
+  await loseReply(page, RUNS);
+  await input.getByRole("button", { name: "Run" }).click();
+  await page.page.waitForURL(/#\/thread\//);
+  const output = page.page.getByRole("list", { name: "Output" });
+  await output.getByText("echo:once").waitFor();
+  assert.equal(await page.page.getByText("Not sent").count(), 0);
+  assert.deepEqual([await threads(), await runs()], [1, 1]);
+  // On the same thread, also for the same input.
+  for (const count of [2, 3]) {
+    await loseReply(page, RUNS);
+    await input.getByLabel("Msg").fill("and again");
+    await input.getByRole("button", { name: "Run" }).click();
+    await eventually(async () => (await runs()) === count, `${count} runs are expected`);
+    await page.status("Done");
+    await input.getByRole("button", { name: "Run" }).and(page.page.locator(":enabled")).waitFor();
+    assert.equal(await runs(), count);
+  }
+  assert.equal(await page.page.getByText("Not sent").count(), 0);
+  await page.close();
+}
+
+export const tests = [
+  a_graph_runs_with_a_form_and_shows_its_output,
+  a_question_of_a_graph_is_answered,
+  a_graph_is_stopped_and_a_failure_is_shown,
+  a_start_of_a_graph_that_got_no_reply_happens_once,
+];

@@ -117,7 +117,7 @@ async function an_answer_that_was_replaced_keeps_its_calls_its_runs_and_its_cost
 }
 
 /** Loses the reply to the next request of a page to an address: the server takes the request. */
-async function loseReply(page, address) {
+export async function loseReply(page, address) {
   let isLost = false;
   await page.page.route(address, async (route) => {
     if (isLost || route.request().method() !== "POST") return route.fallback();
@@ -128,7 +128,7 @@ async function loseReply(page, address) {
 }
 
 /** Loses the next request of a page to an address. */
-async function loseRequest(page, address) {
+export async function loseRequest(page, address) {
   await page.page.route(address, (route) => (route.request().method() === "POST" ? route.abort("connectionreset") : route.fallback()), { times: 1 });
 }
 
@@ -178,6 +178,78 @@ async function a_message_whose_reply_was_lost_is_there_once(browser, { server, m
   assert.equal(await page.page.getByText("Not sent").count(), 0);
   assert.equal(await input.inputValue(), "", "what was sent is not in the input");
   assert.equal((await server.messages(page.thread)).length, 4);
+  await page.close();
+}
+
+async function a_thread_whose_creation_got_no_reply_begins_once(browser, { server, model }) {
+  model.when("begin it once", "Begun once.");
+  const page = await Page.enter(browser, server, { hash: "#/new/desk" });
+  await page.page.locator(".agents a[aria-current]").waitFor();
+  const threads = async () => (await server.json("POST", "/threads/search", { query: "begin it once", limit: 10 })).length;
+  await loseRequest(page, /\/threads$/);
+  await page.say("Please begin it once");
+  await page.page.getByRole("alert").getByText("Not sent: the server did not answer. Try again.").waitFor();
+  assert.equal(await page.page.getByRole("textbox", { name: "Your message" }).inputValue(), "Please begin it once");
+  assert.equal(await threads(), 0);
+  await loseReply(page, /\/threads$/);
+  await page.page.getByRole("button", { name: "Send" }).click();
+  await page.until("Begun once.");
+  assert.equal(await threads(), 1);
+  assert.equal((await server.messages(page.thread)).length, 2);
+  assert.equal(await page.page.getByText("Not sent").count(), 0);
+  await page.close();
+}
+
+async function the_own_answers_are_not_read_again(browser, { server, model }) {
+  model.when("read it not again", (results) => (results === 0 ? { calls: [["lab__careful", { seconds: 0.047 }]] } : "Not again."));
+  const page = await Page.begin(browser, server, "Hello, and do not read again");
+  await page.until("You said");
+  await page.status("Done");
+  const read = [];
+  page.page.on("request", (request) => /\/chat\/[^/]+\/[^/?]+\?limit=12$/.test(request.url()) && read.push(request.url()));
+  for (const text of ["And this", "Please, read it not again"]) {
+    await page.say(text);
+    if (text.startsWith("Please")) await page.page.getByRole("button", { name: "Approve" }).click();
+    await page.until(text.startsWith("Please") ? "Not again." : "You said: And this");
+    await page.status("Done");
+    await page.page.waitForTimeout(2_500);
+  }
+  assert.deepEqual(read, []);
+  await page.close();
+}
+
+async function a_fork_whose_reply_was_lost_is_there_once(browser, { server, model }) {
+  model.when("forked once", "Forked.");
+  const page = await Page.begin(browser, server, "The first, to be forked");
+  await page.until("You said");
+  await page.status("Done");
+  await page.say("The second, to be forked");
+  await page.until("You said: The second");
+  await page.status("Done");
+  const { thread } = page;
+  const copies = async () => (await server.json("POST", "/threads/search", { query: "first to be forked", limit: 10 })).length;
+  await loseReply(page, /\/copy$/);
+  await page.page.locator(".message.user").nth(1).getByRole("button", { name: "Edit" }).click();
+  await page.page.getByLabel("Say this instead").fill("This is forked once");
+  await page.page.getByRole("button", { name: "Send in a fork" }).click();
+  await page.until("Forked.");
+  assert.notEqual(page.thread, thread);
+  assert.equal(await copies(), 2, "the thread and one fork");
+  await page.page.getByRole("heading", { name: "The first, to be forked (fork)" }).waitFor();
+  await page.close();
+}
+
+async function what_somebody_else_said_is_shown_however_fast_its_answer_is(browser, { server, model }) {
+  model.when("a slow begin", "Begun.");
+  const page = await Page.begin(browser, server, "Hello, a slow begin");
+  await page.until("Begun.");
+  await page.status("Done");
+  for (const number of [1, 2, 3]) {
+    model.when(`fast ${number}`, `Fast answer ${number}.`);
+    await server.say(page.thread, `Somebody else, fast ${number}`);
+    await page.until(`Fast answer ${number}.`);
+    assert.equal((await page.messages()).length, 2 + 2 * number);
+  }
   await page.close();
 }
 
@@ -293,29 +365,40 @@ async function large_whole_numbers_keep_their_digits(browser, { server, model })
   }
 }
 
-async function the_text_of_a_stopped_answer_stays_in_its_tab_and_is_said_not_to_be_stored(browser, { server, model }) {
+async function the_text_of_a_stopped_answer_is_stored_for_everybody(browser, { server, model }) {
   model.when("a stopped story", { text: "Once upon a time there was", hold: "time" });
   const page = await Page.enter(browser, server, { hash: "#/new/desk" });
   await page.page.getByLabel("Model").selectOption("openai:priced");
   await page.say("Tell me a stopped story");
   await page.until("Once upon a time");
+  const other = await Page.enter(browser, server, { hash: `#/thread/${page.thread}` });
+  await other.until("Once upon a time");
   await page.page.getByRole("button", { name: "Stop" }).click();
+  const late = await Page.enter(browser, server, { hash: `#/thread/${page.thread}` });
   for (const again of [false, true]) {
-    if (again) await page.page.reload();
-    await page.answer.getByText("Stopped. Its text is not stored: this tab alone has it.").waitFor();
-    await page.answer.getByText("Once upon a time").waitFor();
-    // What the provider was asked for and had sent is paid.
-    await page.page.getByText(/^\$0\.\d+ so far$/).waitFor();
+    for (const one of [page, other, late]) {
+      if (again) await one.page.reload();
+      await one.status("Stopped");
+      await one.answer.getByText("Stopped", { exact: true }).waitFor();
+      assert.equal(await one.answer.locator(".markdown").textContent(), "Once upon a time");
+      // What the provider was asked for and had sent is paid.
+      await one.page.getByText(/^\$0\.\d+ so far$/).waitFor();
+    }
   }
+  const stored = (await server.messages(page.thread)).at(-1).parts.filter(({ type }) => type === "text");
+  assert.deepEqual(stored.map(({ text }) => text.trim()), ["Once upon a time"]);
   const saved = page.page.waitForEvent("download");
   await page.choose("Export as Markdown");
   const text = await readFile(await (await saved).path(), "utf8");
-  assert.match(text, /desk \(stopped; its text is not stored\)\n\nOnce upon a time/);
-  const other = await Page.enter(browser, server, { hash: `#/thread/${page.thread}` });
-  await other.answer.getByText("Stopped. The text that it had by then is not stored.").waitFor();
+  assert.match(text, /desk \(stopped\)\n\nOnce upon a time/);
   model.release();
-  await other.close();
-  await page.close();
+  // The answer that replaces it has a text of its own.
+  model.when("a stopped story", "The whole story.");
+  await page.answer.getByRole("button", { name: "Retry" }).click();
+  await page.until("The whole story.");
+  await page.answer.getByText(/^1 earlier attempt/).click();
+  await page.answer.getByText("Once upon a time").waitFor();
+  for (const one of [late, other, page]) await one.close();
 }
 
 async function an_answer_that_the_limit_of_tokens_cut_says_so_and_continues(browser, { server, model }) {
@@ -359,12 +442,16 @@ export const labTests = [
   an_answer_that_was_replaced_keeps_its_calls_its_runs_and_its_cost,
   a_decision_whose_reply_was_lost_is_the_own_one,
   a_message_whose_reply_was_lost_is_there_once,
+  a_thread_whose_creation_got_no_reply_begins_once,
+  the_own_answers_are_not_read_again,
+  a_fork_whose_reply_was_lost_is_there_once,
+  what_somebody_else_said_is_shown_however_fast_its_answer_is,
   a_typed_answer_whose_reply_was_lost_leaves_the_input,
   calls_of_one_message_are_approved_together_in_the_inbox,
   the_heading_of_several_calls_counts_those_that_are_open,
   a_question_waits_while_the_call_of_another_one_is_made,
   large_whole_numbers_keep_their_digits,
-  the_text_of_a_stopped_answer_stays_in_its_tab_and_is_said_not_to_be_stored,
+  the_text_of_a_stopped_answer_is_stored_for_everybody,
   an_answer_that_the_limit_of_tokens_cut_says_so_and_continues,
   the_conversation_stays_on_the_screen_while_the_server_is_away,
 ];

@@ -16,7 +16,7 @@ const TURNS = 16;
 /** Goals in milliseconds: first paint of the thread, 95th percentile of the time between frames, longest task. */
 const GOALS = { paint: 500, frame: 1000 / 55, task: 100 };
 
-function report(name, value, goal) {
+export function report(name, value, goal) {
   console.log(`        ${name}: ${value.toFixed(1)} ms; the goal is ${goal.toFixed(1)} ms`);
   if (isFull) assert(value <= ROOM * goal, `${name}: ${value} ms`);
 }

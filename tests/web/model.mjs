@@ -11,6 +11,8 @@ export class Model {
   name = "";
   /** Content of the last text of the user of the last request. */
   content = "";
+  /** Texts of the last request, other than those of the system, in order. */
+  texts = [];
   /** Number of requests. */
   asked = 0;
   /** Ends the waits of answers that are held. */
@@ -58,6 +60,7 @@ export class Model {
     const { content } = messages[at] ?? { content: "" };
     this.content = content;
     const said = typeof content === "string" ? content : content.map(({ text }) => text ?? "").join("");
+    this.texts = messages.filter(({ role }) => role !== "system").map(({ content }) => content);
     const known = [...this.answers].findLast(([words]) => said.includes(words));
     const results = messages.slice(at + 1).filter(({ role }) => role === "tool").length;
     const found = known?.[1](results) ?? `You said: ${said.slice(0, 80)}`;

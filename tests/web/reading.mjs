@@ -184,6 +184,12 @@ async function each_action_of_a_message_is_one_click(browser, { server, model })
   assert.equal((await saved).suggestedFilename(), "first-thing.md");
   await page.say("hold it");
   await page.until("one");
+  // The attempt that was replaced is below the answer in its place.
+  const second = page.page.locator(".message.assistant").nth(1);
+  await second.getByText("1 earlier attempt").waitFor();
+  assert.equal(await page.answer.getByText("1 earlier attempt").count(), 0);
+  // A click at the place of Send is none of its double click.
+  await page.page.waitForTimeout(400);
   await page.page.getByRole("button", { name: "Stop" }).click();
   await page.answer.getByText("Stopped").waitFor();
   model.release();

@@ -42,7 +42,7 @@ def main() -> int:
     takes_shots = sys.argv[1:2] == ["--shots"]
     needs = (
         (weft.exists(), weft, "cargo build -p weftwork-cli"),
-        (takes_shots or program.exists(), program, "cargo build -p weftwork-server --example reference_server"),
+        (program.exists(), program, "cargo build -p weftwork-server --example reference_server"),
         (chromium, "Chromium", "scripts/bootstrap.sh"),
     )
     for found, need, fix in needs:

@@ -3,11 +3,17 @@ import { join } from "node:path";
 import { launch, Page } from "./browser.mjs";
 import { FirstRun } from "./first.mjs";
 import { Model } from "./model.mjs";
-import { Server } from "./server.mjs";
+import { defineAgents } from "./records.mjs";
+import { Program, Server } from "./server.mjs";
 
 const folder = process.argv[2];
 const WIDE = { width: 1200, height: 640 };
 const PHONE = { width: 390, height: 844 };
+const KINDS = {
+  light: { colorScheme: "light", viewport: WIDE },
+  dark: { colorScheme: "dark", viewport: WIDE },
+  phone: { colorScheme: "light", viewport: PHONE },
+};
 
 const browser = await launch();
 const server = await new Server().start();
@@ -66,7 +72,9 @@ def cost(weight):
 |---|---|---|
 | A1001 | 0.8 kg | 6.10 € |
 | A1003 | 2.4 kg | 8.50 € |`);
-const writer = await new Server(model).allowTools().start();
+const writer = new Server(model).allowTools();
+defineAgents(writer);
+await writer.start();
 const reading = await Page.enter(browser, writer, { hash: "#/new/desk" });
 await reading.page.locator(".agents a[aria-current]").waitFor();
 const weights = ["order,kilograms", "A1001,0.8", "A1002,1.1", "A1003,2.4", "A1004,0.3", "A1005,5.0"].join("\n");
@@ -75,6 +83,40 @@ await reading.say("How is shipping priced?");
 await reading.until("8.50");
 await reading.status("Done");
 const formula = await close(reading);
+
+// A payment in which the server was killed.
+model.when("Pay the invoice", (results) => (results === 0 ? { calls: [["lab__pay", { order: "I-204", cents: 7250 }]] } : "It is paid."));
+const paying = await Page.begin(browser, writer, "Pay the invoice of the carpenter.");
+await paying.page.getByRole("button", { name: "Approve" }).click();
+while (!writer.payments().includes("I-204")) await paying.page.waitForTimeout(100);
+await writer.kill();
+await writer.start();
+await paying.page.getByRole("region", { name: "Unknown outcome of lab/pay" }).waitFor();
+const unknown = await close(paying);
+
+// A deliverable with two versions.
+const versions = ["Two parcels were late.", "One parcel was late: A1005."];
+const asked = await Page.enter(browser, writer, { hash: "#/new/report-writer" });
+const choice = asked.page.getByRole("combobox", { name: "Ask for" });
+for (const [at, line] of versions.entries()) {
+  model.when(`version ${at + 1}`, `# Parcels of this week\n\nTwelve parcels left the house.\n\n${line}\n\n| day | parcels |\n|---|---|\n| Monday | 7 |\n| Friday | 5 |`);
+  await choice.waitFor();
+  await asked.page.waitForTimeout(3_000);
+  await choice.selectOption(at === 0 ? "Build" : { index: 3 });
+  await asked.say(at === 0 ? "Report the parcels of this week (version 1)" : "Count the late ones again (version 2)");
+  await asked.until(line);
+  await asked.status("Done");
+}
+const delivered = await close(asked);
+
+// A graph without messages.
+const program = await new Program().start();
+const drawn = await Page.enter(browser, program, { hash: "#/new/echo" });
+await drawn.page.getByLabel("Msg").fill("a wall lamp");
+await drawn.page.getByLabel("N", { exact: true }).fill("41");
+await drawn.page.getByRole("button", { name: "Run" }).click();
+await drawn.page.getByText("echo:a wall lamp").waitFor();
+const graph = await close(drawn);
 
 const empty = new FirstRun();
 empty.mirror = "";
@@ -120,21 +162,40 @@ const views = {
     await page.locator(".waiting input").first().check();
     await page.locator(".waiting input").nth(1).check();
   }),
+  unknown: open(`#/thread/${unknown}`, (page) => page.getByRole("region", { name: "Unknown outcome of lab/pay" }).waitFor(), writer),
+  deliverable: open(
+    `#/thread/${delivered}`,
+    async (page) => {
+      await page.getByRole("button", { name: "Deliverables", exact: true }).click();
+      const panel = page.getByRole("complementary", { name: "Deliverables" });
+      await panel.getByRole("combobox", { name: "Compare with" }).selectOption({ index: 1 });
+      await panel.locator("ins").first().waitFor();
+      await panel.getByRole("list", { name: "Changes" }).evaluate((list) => list.scrollIntoView({ block: "end" }));
+    },
+    writer,
+  ),
+  graph: open(`#/thread/${graph}`, (page) => page.getByText("echo:a wall lamp").waitFor(), program),
+  error: open("#/error/W0203", (page) => page.getByRole("heading", { name: "What to do" }).waitFor()),
+  nothing: open("#/no-such-view", (page) => page.getByRole("heading", { name: "There is no such page" }).waitFor()),
   answered: open("#/inbox/answered", (page) => page.locator(".decisions li").first().waitFor()),
 };
 for (const [name, { hash, prepare, from }] of Object.entries(views)) {
-  for (const [kind, options] of Object.entries({
-    light: { colorScheme: "light", viewport: WIDE },
-    dark: { colorScheme: "dark", viewport: WIDE },
-    phone: { colorScheme: "light", viewport: PHONE },
-  })) {
+  for (const [kind, options] of Object.entries(KINDS)) {
     const page = await Page.enter(browser, from, { hash, ...options });
     await prepare(page.page);
+    // Nothing is drawn as hovered.
+    await page.page.mouse.move(0, 0);
     await page.page.waitForTimeout(400);
     await page.page.screenshot({ path: join(folder, `page-${name}-${kind}.png`) });
     await page.close();
   }
 }
+for (const [kind, options] of Object.entries(KINDS)) {
+  const page = await Page.open(browser, server, { address: `${server.url}/ui/`, ...options });
+  await page.page.getByRole("button", { name: "Open" }).waitFor();
+  await page.page.screenshot({ path: join(folder, `page-login-${kind}.png`) });
+  await page.close();
+}
 await browser.close();
-await Promise.all([server.close(), writer.close(), empty.close()]);
+await Promise.all([server.close(), program.close(), writer.close(), empty.close()]);
 model.close();

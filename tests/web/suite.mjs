@@ -12,8 +12,12 @@ import { labTests as kept } from "./kept.mjs";
 import { tests as long } from "./long.mjs";
 import { Model } from "./model.mjs";
 import { tests as reading } from "./reading.mjs";
+import { defineAgents, tests as records } from "./records.mjs";
+import { tests as reports } from "./reports.mjs";
+import { tests as rounds } from "./rounds.mjs";
 import { tests as safety } from "./safety.mjs";
 import { Program, Server } from "./server.mjs";
+import { tests as speed } from "./speed.mjs";
 import { tests as states } from "./states.mjs";
 import { tests as story } from "./story.mjs";
 import { deskTests as deskTruth, labTests as labTruth } from "./truth.mjs";
@@ -113,13 +117,33 @@ async function ownGraphs() {
 async function laboratory() {
   const model = await new Model().start();
   const server = await new Server(model).allowTools().offerModel("priced", 2.5, 10).offer("gpt-3.5-text").start();
-  const stories = [...states, ...labTests, ...labTruth, ...kept, ...reading, ...safety, ...inbox, ...acting, ...sayings, ...long];
+  const stories = [...states, ...labTests, ...labTruth, ...kept, ...reading, ...safety, ...inbox, ...acting, ...sayings, ...speed, ...long];
   await run(stories, { server, model });
   await server.close();
   model.close();
 }
 
-await Promise.all([desk().then(own).then(firstRun).then(ownGraphs), laboratory().then(odd)]);
+/** A server that is killed, frozen and cut off, again and again. */
+async function faults() {
+  const model = await new Model().start();
+  const server = await new Server(model).allowTools().start();
+  await run([...reports, ...rounds], { server, model });
+  await server.close();
+  model.close();
+}
+
+/** Agents with definitions, on a model of the tests. */
+async function defined() {
+  const model = await new Model().start();
+  const server = new Server(model).allowTools();
+  defineAgents(server);
+  await server.start();
+  await run(records, { server, model });
+  await server.close();
+  model.close();
+}
+
+await Promise.all([desk().then(own).then(firstRun).then(ownGraphs).then(defined).then(faults), laboratory().then(odd)]);
 await browser.close();
 console.log(`test result: ${failed === 0 ? "ok" : "FAILED"}. ${passed} passed; ${failed} failed`);
 process.exit(failed === 0 ? 0 : 1);

@@ -14,6 +14,15 @@ async function an_address_without_a_view_says_so(browser, { server }) {
   }
 }
 
+async function an_agent_that_is_not_there_is_said_to_be_replaced(browser, { server }) {
+  const page = await Page.enter(browser, server, { hash: "#/new/nobody" });
+  await page.page.getByRole("alert").getByText("There is no agent “nobody” here. “desk” is chosen in its place.").waitFor();
+  await page.accessible("no-agent");
+  await page.page.getByRole("list", { name: "Agents" }).getByRole("listitem", { name: "desk", exact: true }).getByRole("link").click();
+  await page.page.getByText("There is no agent").waitFor({ state: "detached" });
+  await page.close();
+}
+
 async function a_search_without_a_server_says_that_it_is_not_connected(browser, { server }) {
   const page = await Page.enter(browser, server);
   await page.page.locator(".threads a").first().waitFor();
@@ -140,6 +149,7 @@ export const tests = [
   threads_are_found_by_every_state_of_the_list,
   a_call_has_one_name_and_one_form_of_time_everywhere,
   an_address_without_a_view_says_so,
+  an_agent_that_is_not_there_is_said_to_be_replaced,
   a_search_without_a_server_says_that_it_is_not_connected,
   the_models_are_read_once,
   the_order_of_the_inbox_stays,

@@ -2,6 +2,7 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { watchConnection } from "./api/connection";
 import { App } from "./app";
+import { guardDoubleClicks } from "./shared/clicks";
 import { keepFocus } from "./shared/focus";
 import "./style/base.css";
 import "./style/shell.css";
@@ -10,6 +11,7 @@ import "./style/cards.css";
 import "./style/run.css";
 
 watchConnection();
+guardDoubleClicks();
 keepFocus();
 const root = document.getElementById("root");
 if (root) {

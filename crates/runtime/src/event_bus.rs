@@ -11,7 +11,7 @@ pub(crate) use text_buffer::LostText;
 use live::LiveQueue;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use text_buffer::{Due, TextBuffer};
+use text_buffer::{Due, OpenAnswer, TextBuffer};
 use tokio::sync::Notify;
 use weftwork_graph::run_loop::EventSource;
 use weftwork_types::Timestamp;
@@ -229,6 +229,23 @@ impl EventBus {
         let held = state.queue.iter().filter(|told| !told.event.is_durable());
         let held = held.map(|told| AttemptReset { message: None, ..told.by.reset() });
         state.text.tasks().into_iter().chain(held).collect()
+    }
+
+    /// Returns the answers that are being produced, as events of a run that is stopped with other
+    /// events: some of them may be final or void by these, or by events that wait for the log.
+    pub(crate) fn stopped(&self, others: &[AiEvent]) -> Vec<AiEvent> {
+        let state = self.lock();
+        let waiting = state.queue.iter().map(|told| &told.event);
+        let events: Vec<&AiEvent> = waiting.chain(others).collect();
+        let is_over = |open: &OpenAnswer| {
+            events.iter().any(|event| match event {
+                AiEvent::AttemptReset(reset) => reset.voids(&open.at),
+                AiEvent::MessageFinal { message } => open.at.message.as_ref() == Some(&message.id),
+                event => event.step().is_some_and(|step| open.step <= step),
+            })
+        };
+        let open = state.text.answers().into_iter().filter(|open| !is_over(open));
+        open.map(|OpenAnswer { at, text, .. }| AiEvent::TextStopped { at, text }).collect()
     }
 
     /// Starts a commit with these events of its own, and returns the waiting ones that it includes.

@@ -127,7 +127,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/threads/{thread_id}", READ, "Read a thread", &[]),
     ("patch", "/threads/{thread_id}", RUN, "Replace members of the metadata of a thread", &["metadata"]),
     ("delete", "/threads/{thread_id}", RUN, "Delete a thread", &[]),
-    ("post", "/threads/{thread_id}/copy", RUN, "Copy a thread; up to a checkpoint, without its runs", &["checkpoint_id"]),
+    ("post", "/threads/{thread_id}/copy", RUN, "Copy a thread; up to a checkpoint, without its runs", &["checkpoint_id", "thread_id"]),
     ("get", "/threads/{thread_id}/state", READ, "Read the newest state", &[]),
     ("post", "/threads/{thread_id}/state", RUN, "Change the state", &["values", "as_node", "checkpoint", "checkpoint_id"]),
     ("post", "/threads/{thread_id}/state/checkpoint", READ, "Read the state at a place", &["checkpoint", "subgraphs"]),

@@ -52,6 +52,12 @@ export type RunEvent = ({
   /** The message. */
   message: Message;
 } | {
+  type: "text_stopped";
+  /** Origin of the text. */
+  at: PieceAt;
+  /** The text. */
+  text: string;
+} | {
   type: "tool_call_start";
   /** Id of the call. */
   tool_call_id: ToolCallId;

@@ -92,6 +92,14 @@ pub enum AiEvent {
         /// The message.
         message: Message,
     },
+    /// Text of an answer that was being produced when the run was stopped. No message and no state
+    /// has it.
+    TextStopped {
+        /// Origin of the text.
+        at: PieceAt,
+        /// The text.
+        text: String,
+    },
     /// A tool call was accepted.
     ToolCallStart {
         /// Id of the call.

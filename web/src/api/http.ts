@@ -52,7 +52,8 @@ async function accepted(response: Response): Promise<Response> {
   } catch {
     // The text is shown as it is.
   }
-  const detail = (body as { detail?: unknown } | null)?.detail;
+  const { detail: said, error } = (body ?? {}) as { detail?: unknown; error?: unknown };
+  const detail = said ?? error;
   const reason = typeof detail === "string" ? detail : text || response.statusText;
   throw new HttpError(response.status, reason, body);
 }

@@ -25,7 +25,7 @@ export interface Thread {
   thread_id: string;
   created_at: string;
   updated_at: string;
-  metadata: { title?: string; graph_id?: string; assistant_id?: string; model?: string };
+  metadata: { title?: string; graph_id?: string; assistant_id?: string; model?: string; "weft:conversation"?: { id: string } };
   status: "idle" | "busy" | "interrupted" | "error";
   /** Status of the last run; `null` before the first one, `copied` for a copy without one. */
   last_run?: string | null;
@@ -141,8 +141,6 @@ export interface StoredMessage {
     checkpointId?: string | null;
     /** Key under which a message of the user was sent. */
     idempotencyKey?: string;
-    /** `true` for a text that this tab alone has. */
-    isKept?: boolean;
     /** Run that stands in the place of the message, if it was replaced. */
     replacedBy?: string;
   } | null;

@@ -17,9 +17,9 @@ import { HttpError, json, request } from "../api/http";
 import { sendOnce } from "../api/sent";
 import type { Call, Json, StoredMessage } from "../api/types";
 import { isTaken, withOwnFirst } from "../inbox/data";
+import { askInMode, type Ask } from "../records/data";
 import { markedStream } from "../shared/digits";
 import { contentOf, type Said } from "./files";
-import { keepText } from "./kept";
 import { fromStored } from "./stored";
 import { Voids } from "./voids";
 
@@ -70,9 +70,25 @@ function newestOf(chat: ChatThread): Promise<StoredMessage[]> {
   return json("GET /chat/{agent}/{thread_id}", { path: pathOf(chat), query: { limit: TURNS } });
 }
 
+/** Reads the last message of a thread. */
+export async function lastOf(chat: ChatThread): Promise<StoredMessage | undefined> {
+  const found = await json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path: pathOf(chat), query: { limit: 1 } });
+  return found.at(-1);
+}
+
 /** Returns `true` if a thread has a message that was sent under a key. */
 export async function isSaid(chat: ChatThread, key: string): Promise<boolean> {
   return (await newestOf(chat)).some(({ metadata }) => metadata?.idempotencyKey === key);
+}
+
+/** Asks an agent with a definition once, also if the reply is lost. */
+export async function askOnce(chat: ChatThread, conversation: string, ask: Ask, { text, images }: Said): Promise<void> {
+  if (images.length > 0) throw new Error("Not sent: plans and builds take a text. Remove the images.");
+  await sendOnce({
+    what: JSON.stringify(["ask", conversation, ask, text]),
+    send: (key) => askInMode(ask, conversation, text, key),
+    find: (key) => isSaid(chat, key),
+  });
 }
 
 /** Reads the messages of a thread that were replaced. */
@@ -120,6 +136,8 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   onReplaced: (messages: StoredMessage[]) => void = () => {};
   /** The model of the next answers; that of the agent without one. */
   model: string | undefined;
+  /** The last run whose answer was followed here. */
+  followed: string | undefined;
   private taken: Taken | undefined;
 
   constructor(
@@ -187,6 +205,13 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
       return runtime.thread.append({ role: "user", content: text === "" ? files : [{ type: "text", text }, ...files] });
     }
     this.follower.onStale();
+  }
+
+  /** Asks an agent with a definition for something else than its usual answer. Rejects if the server does not take it. */
+  async ask(conversation: string, ask: Ask, said: Said): Promise<void> {
+    await askOnce(this.chat, conversation, ask, said);
+    this.follower.onSent();
+    this.readAgain();
   }
 
   /** Answers a question of the last message. Rejects if the server does not take the answer. */
@@ -267,16 +292,9 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
   private async *follow({ body }: Response, signal: AbortSignal): AsyncGenerator<ChatModelRunResult, void, unknown> {
     const { chat, follower } = this;
     if (body === null) return;
-    let run = "";
-    let last: ChatModelRunResult = {};
     const stop = () => {
       if ((signal.reason as { detach?: boolean } | undefined)?.detach) return;
-      keepText(run, textOf(last));
       cancel(chat, follower);
-    };
-    const note = (fact: Fact) => {
-      if (fact.name === "run") run = String((fact.data as { runId?: unknown } | null)?.runId);
-      follower.onFact(fact);
     };
     signal.addEventListener("abort", stop, { once: true });
     try {
@@ -284,13 +302,12 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
       const decoder = new UIMessageStreamDecoder({
         onData: (fact) => {
           voids.add(fact as Fact);
-          note(fact as Fact);
+          this.note(fact as Fact);
         },
       });
       const stream = body.pipeThrough(markedStream()).pipeThrough(decoder).pipeThrough(new AssistantMessageAccumulator());
       for await (const result of asAsyncIterableStream(stream) as AsyncIterable<ChatModelRunResult>) {
-        last = voids.removeFrom(result);
-        yield last;
+        yield withRun(withEnd(voids.removeFrom(result)), this.followed);
       }
       follower.onEnd();
     } catch (error) {
@@ -302,13 +319,26 @@ class Conversation implements ThreadHistoryAdapter, ChatModelAdapter {
     }
   }
 
+  private note(fact: Fact): void {
+    if (fact.name === "run") this.followed = (fact.data as { runId?: string } | null)?.runId;
+    this.follower.onFact(fact);
+  }
+
   // The server has all messages.
   async append() {}
 }
 
-/** Returns the text of an answer that is produced. */
-function textOf({ content = [] }: ChatModelRunResult): string {
-  return content.map((part) => (part.type === "text" ? part.text : "")).join("");
+/** Returns an answer with its run, as stored answers have it. */
+function withRun(result: ChatModelRunResult, runId: string | undefined): ChatModelRunResult {
+  return { ...result, metadata: { ...result.metadata, custom: { ...result.metadata?.custom, runId } } };
+}
+
+/** Returns an answer that ended for another reason than its last word: its run was stopped, unless it waits for a time. */
+function withEnd(result: ChatModelRunResult): ChatModelRunResult {
+  if (result.status?.type !== "incomplete" || result.status.reason !== "other") return result;
+  const facts = (result.metadata?.unstable_data ?? []) as readonly unknown[] as readonly Fact[];
+  const waits = facts.some(({ name }) => name === "timer");
+  return { ...result, status: waits ? { type: "complete", reason: "unknown" } : { type: "incomplete", reason: "cancelled" } };
 }
 
 /** Returns the questions of a message that are open. */

@@ -1,5 +1,5 @@
 import { useAuiState } from "@assistant-ui/react";
-import { useState } from "react";
+import { useState, type ReactNode } from "react";
 import type { Call, JsonObject } from "../api/types";
 import { answerOfText } from "../question/answer";
 import { unknownOf } from "../question/unknown";
@@ -15,10 +15,12 @@ interface Props {
   /** Says something. Rejects if the server does not take it. */
   onSay: (said: Said) => Promise<void>;
   onRefused: (error: Error) => void;
+  /** What stands above the input. */
+  children?: ReactNode;
 }
 
 /** The input. While a question waits, a text answers it, and the message that asked continues. */
-export function Composer({ runtime, thread, onSay, onRefused }: Props) {
+export function Composer({ runtime, thread, onSay, onRefused, children }: Props) {
   const { answer } = useActions();
   const [draft] = useState(() => drafts.get(thread));
   const [files] = useState(() => unsentFiles.get(thread));
@@ -37,8 +39,8 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
   const call: Call | undefined = waiting && { id: waiting.toolCallId, name: waiting.toolName, args: waiting.args as JsonObject };
   const isUnknown = call !== undefined && unknownOf(call) !== undefined;
   const send = async (said: Said) => {
-    if (isRunning) return false;
     try {
+      if (isRunning) throw new Error("Not sent: the agent still works on its answer. Send it when that has ended, or stop it.");
       if (hasSeveral) throw new Error(`Not sent: ${questions} questions wait. Answer each of them above, on its card.`);
       if (isUnknown) throw new Error("Not sent: say above what happened to the call. The agent goes on after that.");
       if (call && said.images.length > 0) throw new Error("Not sent: an image is no answer to the question. Remove it, or answer first.");
@@ -64,6 +66,8 @@ export function Composer({ runtime, thread, onSay, onRefused }: Props) {
       }}
       onStop={isRunning ? () => runtime.thread.cancelRun() : undefined}
       focus
-    />
+    >
+      {children}
+    </TextInput>
   );
 }

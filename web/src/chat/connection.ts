@@ -21,6 +21,8 @@ export interface Connected {
   reload: () => void;
   /** Shows why the messages changed without an action here. */
   note: (reason: string) => void;
+  /** The run for which the messages were read again last. */
+  readFor: { current: string | undefined };
   /** Shows why an action did not happen. */
   refuse: (error: Error, call?: Call) => void;
   /** Facts of the run beside its message. */
@@ -41,6 +43,7 @@ export function useChatConnection(): Connected {
   const [noted, setNoted] = useState<string>();
   const [epoch, setEpoch] = useState(0);
   const isBroken = useRef(false);
+  const readFor = useRef<string>(undefined);
   const isAway = useRef(isLost);
   isAway.current = isLost;
   const reload = useCallback(() => {
@@ -80,5 +83,5 @@ export function useChatConnection(): Connected {
     isBroken.current = false;
   });
   const connection = isLost ? "cut" : wasLost ? "reconnected" : "live";
-  return { connection, refused, noted, epoch, events, reload, note: setNoted, refuse, facts };
+  return { connection, refused, noted, epoch, events, reload, note: setNoted, readFor, refuse, facts };
 }

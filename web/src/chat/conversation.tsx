@@ -4,8 +4,11 @@ import { isOwn } from "../api/sent";
 import type { StoredMessage, Thread, Waiting } from "../api/types";
 import { answeredOn, waitingOn } from "../inbox/data";
 import { noteOf } from "../question/first";
+import { conversationOf as conversationOfThread, useDefined, type Ask } from "../records/data";
+import { ModeOfConversation } from "../records/mode";
+import { newestRun } from "../run/log";
 import { toast } from "../shared/toast";
-import { conversationOf, countAfter, openCallsOf, requestOf, useChatRuntime, type ChatThread } from "./assistant";
+import { conversationOf, countAfter, lastOf, openCallsOf, requestOf, useChatRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
 import { ActionsContext, type Actions } from "./context";
@@ -57,7 +60,17 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
     };
   }, [own, runtime, refuse]);
   const shown = useMemo(() => ({ replaced, earlier }), [replaced, earlier]);
-  const say = useCallback((said: Said) => own.say(runtime, said), [own, runtime]);
+  const defined = useDefined().find(({ slug }) => slug === thread.metadata.graph_id);
+  const conversation = conversationOfThread(thread);
+  const [ask, setAsk] = useState<Ask>();
+  const say = useCallback(
+    async (said: Said, asked: Ask | undefined = ask) => {
+      if (asked === undefined) return own.say(runtime, said);
+      await own.ask(conversation, asked, said);
+      setAsk(undefined);
+    },
+    [own, runtime, conversation, ask],
+  );
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <ActionsContext value={actions}>
@@ -77,10 +90,12 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
               {connected.noted}
             </p>
           )}
-          <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse} />
+          <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse}>
+            {defined && <ModeOfConversation agent={defined} conversation={conversation} ask={ask} onAsk={setAsk} />}
+          </Composer>
           <ThreadTokens stored={[...earlier, ...replaced]} />
           <FirstText thread={chat.thread} onSay={say} connected={connected} />
-          <Watch thread={thread} onChange={onChange} connected={connected} />
+          <Watch own={own} thread={thread} onChange={onChange} connected={connected} />
         </ThreadPrimitive.Root>
       </ActionsContext>
     </AssistantRuntimeProvider>
@@ -89,7 +104,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
 
 interface FirstTextProps {
   thread: string;
-  onSay: (said: Said) => Promise<void>;
+  onSay: (said: Said, ask?: Ask) => Promise<void>;
   connected: Connected;
 }
 
@@ -102,7 +117,7 @@ function FirstText({ thread, onSay, connected: { refuse, reload } }: FirstTextPr
     if (isLoading || !hasBegun.current) return;
     const said = take(firstTexts, thread);
     if (said === undefined) return;
-    onSay(said).catch((error: Error) => {
+    onSay(said, said.ask).catch((error: Error) => {
       // The input has the text again.
       drafts.set(thread, said.text);
       unsentFiles.set(thread, said.images);
@@ -116,14 +131,18 @@ function FirstText({ thread, onSay, connected: { refuse, reload } }: FirstTextPr
 /** Time for which the page and the server may differ, such as between an answer and its run. */
 const PATIENCE_MS = 3000;
 
+/** Time after which an answer that ended has the run that the server names. */
+const SETTLED_MS = 500;
+
 interface WatchProps {
+  own: ReturnType<typeof conversationOf>;
   thread: Thread;
   onChange: () => void;
   connected: Connected;
 }
 
 /** Reads the thread again if it has changed elsewhere: it runs or waits, and the page shows neither. */
-function Watch({ thread: { thread_id, status, updated_at }, onChange, connected: { reload, note } }: WatchProps) {
+function Watch({ own, thread: { thread_id, status, updated_at }, onChange, connected: { reload, note, readFor } }: WatchProps) {
   const isRunning = useAuiState((state) => state.thread.isRunning);
   const isWaiting = useAuiState((state) => state.thread.messages.at(-1)?.status?.type === "requires-action");
   const isLoading = useAuiState((state) => state.thread.isLoading);
@@ -132,6 +151,8 @@ function Watch({ thread: { thread_id, status, updated_at }, onChange, connected:
     const last = state.thread.messages.at(-1);
     return last ? openCallsOf(last).map(({ args, toolCallId }) => String(args.interruptId ?? toolCallId)).join(" ") : "";
   });
+  const last = useAuiState((state) => state.thread.messages.at(-1)?.id);
+  const stored = useAuiState((state) => state.thread.messages.at(-1)?.metadata.custom["runId"] as string | undefined);
   const here = isRunning ? "busy" : isWaiting ? "interrupted" : "idle";
   const there = status === "error" ? "idle" : status;
   const before = useRef(here);
@@ -162,6 +183,27 @@ function Watch({ thread: { thread_id, status, updated_at }, onChange, connected:
     const timer = window.setTimeout(() => void compare(), PATIENCE_MS);
     return () => window.clearTimeout(timer);
   }, [thread_id, here, there, isLoading, asked, updated_at, note, reload]);
+  useEffect(() => {
+    if (here !== "idle" || there !== here || isLoading) return;
+    let isOver = false;
+    // A run of somebody else may have begun and ended between two reads of the state.
+    const compare = async () => {
+      const newest = await newestRun(thread_id).catch(() => undefined);
+      const run = own.followed ?? stored;
+      if (isOver || newest === undefined || newest === run || newest === readFor.current) return;
+      // Some runs have no message, such as changes of the state from outside.
+      const there = await lastOf(own.chat).catch(() => undefined);
+      if (isOver) return;
+      readFor.current = newest;
+      const isShown = there === undefined || there.id === last || (run !== undefined && there.metadata?.runId === run);
+      if (!isShown) reload();
+    };
+    const timer = window.setTimeout(() => void compare(), SETTLED_MS);
+    return () => {
+      isOver = true;
+      window.clearTimeout(timer);
+    };
+  }, [own, thread_id, here, there, isLoading, last, stored, updated_at, readFor, reload]);
   return null;
 }
 

@@ -4,9 +4,9 @@ import type { StoredMessage, StoredPart, Thread } from "../api/types";
 import { stringify } from "../shared/digits";
 import { nameOfTool } from "../shared/effect";
 import { fenced } from "../shared/fence";
+import { saveFile } from "../shared/file";
 import { titleOf } from "../threads/data";
 import { replacedOf } from "./assistant";
-import { withKeptText } from "./kept";
 
 function block(value: unknown): string {
   return fenced(typeof value === "string" ? value : stringify(value, 2));
@@ -25,7 +25,7 @@ function markdownOfPart(part: StoredPart): string {
 function markdownOf(title: string, agent: string, messages: StoredMessage[], replaced: StoredMessage[]): string {
   const said = [...messages, ...replaced].map(({ role, parts, metadata }) => {
     const texts = parts.map(markdownOfPart).map((text) => text.trim()).filter(Boolean);
-    const marks = [metadata?.replacedBy && "replaced by another answer", metadata?.finishReason === "other" && "stopped", metadata?.isKept && "its text is not stored"];
+    const marks = [metadata?.replacedBy && "replaced by another answer", metadata?.finishReason === "other" && "stopped"];
     const known = marks.filter(Boolean).join("; ");
     const mark = known === "" ? "" : ` (${known})`;
     return [`## ${role === "user" ? "User" : agent}${mark}`, ...texts].join("\n\n");
@@ -36,17 +36,11 @@ function markdownOf(title: string, agent: string, messages: StoredMessage[], rep
 /** Saves a thread as a file. */
 export async function exportThread(thread: Thread, agent: string, format: "json" | "md"): Promise<void> {
   const path = { agent, thread_id: thread.thread_id };
-  const [stored, replaced] = await Promise.all([
+  const [messages, replaced] = await Promise.all([
     json<StoredMessage[]>("GET /chat/{agent}/{thread_id}", { path }),
     replacedOf({ agent, thread: thread.thread_id }),
   ]);
-  const messages = stored.map(withKeptText);
   const title = titleOf(thread);
   const text = format === "json" ? stringify({ thread, messages, replaced }, 2) : markdownOf(title, thread.metadata.graph_id ?? agent, messages, replaced);
-  const url = URL.createObjectURL(new Blob([text], { type: format === "json" ? "application/json" : "text/markdown" }));
-  const anchor = document.createElement("a");
-  anchor.href = url;
-  anchor.download = `${title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60) || "thread"}.${format}`;
-  anchor.click();
-  URL.revokeObjectURL(url);
+  saveFile(title, format, text);
 }

@@ -20,13 +20,18 @@ interface Props {
   agent: string | undefined;
   connection: ChatConnection;
   onChange: () => void;
-  /** `true` if the graph and the checkpoints are shown beside the chat. */
-  showsDetails: boolean;
-  onDetails: () => void;
+  /** `true` if the agent makes plans and deliverables. */
+  makes: boolean;
+  /** What is shown beside the chat. */
+  beside: Beside | undefined;
+  onBeside: (which: Beside) => void;
 }
 
+/** The graph and the checkpoints, or what was made. */
+export type Beside = "details" | "records";
+
 /** The title and the state of a thread. */
-export function Head({ thread, agent, connection, onChange, showsDetails, onDetails }: Props) {
+export function Head({ thread, agent, connection, onChange, makes, beside, onBeside }: Props) {
   const [isRenamed, setIsRenamed] = useState(false);
   const status = statusOf(thread);
   const choose = (model: string) =>
@@ -58,7 +63,12 @@ export function Head({ thread, agent, connection, onChange, showsDetails, onDeta
           Export
         </button>
       )}
-      <button aria-pressed={showsDetails} onClick={onDetails}>
+      {makes && (
+        <button aria-pressed={beside === "records"} onClick={() => onBeside("records")}>
+          Deliverables
+        </button>
+      )}
+      <button aria-pressed={beside === "details"} onClick={() => onBeside("details")}>
         Details
       </button>
       <ThreadActions thread={thread} agent={agent} onRename={() => setIsRenamed(true)} onChange={onChange} />

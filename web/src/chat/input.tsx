@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState, type KeyboardEvent } from "react";
+import { useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 import { useConnection } from "../api/connection";
 import { Sending } from "../question/ask";
 import { addFiles, Attach, isImage, withFiles, type Added } from "./attach";
@@ -18,6 +18,8 @@ interface Props {
   initial?: string;
   /** The files before any is added. */
   initialFiles?: Added[];
+  /** What stands above the input. */
+  children?: ReactNode;
 }
 
 /** Key code of a key that an input method takes. Safari sends the last one after the composition. */
@@ -29,7 +31,7 @@ function isComposed({ nativeEvent }: KeyboardEvent): boolean {
 }
 
 /** The input for messages. Enter sends, Shift and Enter begin a line. */
-export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, initial = "", initialFiles = [] }: Props) {
+export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, initial = "", initialFiles = [], children }: Props) {
   const [text, setText] = useState(initial);
   const [isSending, setIsSending] = useState(false);
   const { isLost } = useConnection();
@@ -86,6 +88,7 @@ export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, 
           })}
         </div>
       )}
+      {children}
       <Attach onFile={add} />
       <textarea
         ref={input}
@@ -98,7 +101,6 @@ export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, 
         onKeyDown={onKeyDown}
         onPaste={({ clipboardData }) => void addFiles([...clipboardData.files], add)}
       />
-      {isSending && isLost && <Sending />}
       {onStop ? (
         <button type="button" className="stop" onClick={onStop}>
           Stop
@@ -108,6 +110,7 @@ export function TextInput({ label, placeholder, onSaid, onDraft, onStop, focus, 
           Send
         </button>
       )}
+      {isSending && isLost && <Sending />}
     </form>
   );
 }

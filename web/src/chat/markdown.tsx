@@ -1,3 +1,4 @@
+import { TextMessagePartProvider } from "@assistant-ui/react";
 import { MarkdownTextPrimitive } from "@assistant-ui/react-markdown";
 import type { AnchorHTMLAttributes, HTMLAttributes, ImgHTMLAttributes, TableHTMLAttributes } from "react";
 import remarkGfm from "remark-gfm";
@@ -54,6 +55,15 @@ function DisplayFormula({ code }: { code: string }) {
 
 const COMPONENTS = { a: Link, img: Image, table: Table, code: Inline, SyntaxHighlighter: CodeBlock, CodeHeader: CodeHead };
 const BY_LANGUAGE = { math: { SyntaxHighlighter: DisplayFormula, CodeHeader: () => null } };
+
+/** A text that is no part of a message. */
+export function MarkdownText({ text }: { text: string }) {
+  return (
+    <TextMessagePartProvider text={text}>
+      <Markdown />
+    </TextMessagePartProvider>
+  );
+}
 
 /** Text of an agent. Its HTML is shown as text. */
 export function Markdown() {

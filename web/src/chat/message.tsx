@@ -16,7 +16,6 @@ import { ToolCard } from "../tools/card";
 import { useUnknownCalls, type UnknownCall } from "../tools/unknown";
 import { useActions } from "./context";
 import { FileView, TextFileView, withoutFiles } from "./files";
-import { KEPT, NOT_KEPT } from "./kept";
 import { LONG, LongText } from "./long-text";
 import { readOnly } from "./assistant";
 import { Markdown } from "./markdown";
@@ -242,18 +241,11 @@ const CUTS: Record<string, string> = {
   "content-filter": "The answer was cut by the content filter of the provider.",
 };
 
-/** A message that was stopped. The server has no text of it that was not complete. */
-function Stopped() {
-  const keeps = useAuiState((state) => state.message.metadata.custom["isKept"] === true);
-  const isEmpty = useAuiState((state) => state.message.content.length === 0);
-  return <p className="stopped">{keeps ? `Stopped. ${KEPT}` : isEmpty ? `Stopped. ${NOT_KEPT}` : "Stopped"}</p>;
-}
-
 /** How a message ended, if it is not complete. */
 function Outcome() {
   const status = useAuiState((state) => state.message.status);
   if (status?.type !== "incomplete") return null;
-  if (status.reason === "cancelled") return <Stopped />;
+  if (status.reason === "cancelled") return <p className="stopped">Stopped</p>;
   const cause = CUTS[status.reason];
   if (cause !== undefined) return <p className="stopped">{cause}</p>;
   return (

@@ -1,6 +1,8 @@
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { Agents } from "../agents/agents";
 import { reasonOf } from "../question/first";
+import { useDefined, type Ask } from "../records/data";
+import { ModeChoice } from "../records/mode";
 import { Absent } from "../shared/absent";
 import { link } from "../shared/route";
 import { toast } from "../shared/toast";
@@ -12,8 +14,8 @@ import { beginBeside, beginRun, beginThread } from "./begin";
 import type { Said } from "./files";
 import { TextInput } from "./input";
 import { ModelChoice } from "./model-choice";
-import { drafts, NEW_CHAT } from "./texts";
-import { agentOf, awaitAgent, hasWaiting, isDraftOf, isWaiting, useWaiting } from "./waiting";
+import { drafts, NEW_CHAT, unsentFiles } from "./texts";
+import { agentOf, awaitAgent, hasWaiting, isDraftOf, isNamed, isWaiting, useWaiting } from "./waiting";
 
 /** Number of views of new chats that are open: a thread that begins is opened in place of one. */
 let open = 0;
@@ -24,21 +26,31 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const { data: assistants } = agents;
   const [problem, setProblem] = useState<string>();
   const [model, setModel] = useState("");
+  const [chosenAsk, setAsk] = useState<Ask>();
   const chosen = assistants && agentOf(assistants, agent);
+  const defined = useDefined().find(({ slug }) => slug === chosen?.graph_id);
+  // What another agent was asked for before is nothing for this one.
+  const ask = chosenAsk?.slug === defined?.slug ? chosenAsk : undefined;
   const shape = useShape(chosen?.assistant_id);
   const waiting = useWaiting();
   const [draft] = useState(draftOf);
+  const [files] = useState(() => unsentFiles.get(NEW_CHAT));
+  const isOpen = useRef(true);
   useEffect(() => {
     open += 1;
-    return () => void (open -= 1);
+    isOpen.current = true;
+    return () => {
+      open -= 1;
+      isOpen.current = false;
+    };
   }, []);
-  const begin = async (said: Said, other = chosen) => {
+  const begin = async (said: Said, other = chosen, asked?: Ask) => {
     setProblem(undefined);
-    const found = other ?? (await awaitAgent(agent, said.text));
-    const chosenAgent = { ...found, model: model || undefined };
     try {
-      if (open > 0) await beginThread(chosenAgent, said);
-      else toast({ text: `“${await beginBeside(chosenAgent, said)}” is sent.` });
+      const found = other ?? (await awaitAgent(agent, said.text));
+      const chosenAgent = { ...found, model: model || undefined };
+      if (open > 0) await beginThread(chosenAgent, said, asked);
+      else toast({ text: `“${await beginBeside(chosenAgent, said, asked)}” is sent.` });
       return true;
     } catch (error) {
       const reason = reasonOf(error as Error);
@@ -55,6 +67,11 @@ export function NewChat({ agent }: { agent: string | undefined }) {
         ‹
       </a>
       <h1 id="new-title">What can an agent do for you?</h1>
+      {chosen && agent !== undefined && !isNamed(chosen, agent) && (
+        <p role="alert" className="problem">
+          There is no agent “{agent}” here. “{chosen.name}” is chosen in its place.
+        </p>
+      )}
       {problem && (
         <p role="alert" className="problem">
           {problem}
@@ -64,7 +81,10 @@ export function NewChat({ agent }: { agent: string | undefined }) {
         <InputForm
           key={chosen.assistant_id}
           schema={shape.input}
-          onInput={(input) => void beginRun(chosen, input).catch((error: Error) => setProblem(reasonOf(error)))}
+          onInput={(input) => {
+            setProblem(undefined);
+            return beginRun(chosen, input).catch((error: Error) => setProblem(reasonOf(error)));
+          }}
         />
       ) : (
         <>
@@ -72,15 +92,26 @@ export function NewChat({ agent }: { agent: string | undefined }) {
             label="Your message"
             placeholder={`Write to ${chosen?.name ?? "an agent"}`}
             initial={draft}
+            initialFiles={files}
             onSaid={async (said) => {
-              const isTaken = await begin(said);
+              // Files go with their message, and are not those of another view that is opened meanwhile.
+              const sent = unsentFiles.get(NEW_CHAT) ?? [];
+              unsentFiles.delete(NEW_CHAT);
+              const isTaken = await begin(said, chosen, ask);
               if (isTaken && isDraftOf(said.text, drafts.get(NEW_CHAT) ?? "")) drafts.set(NEW_CHAT, "");
+              if (!isTaken && !unsentFiles.get(NEW_CHAT)?.length) unsentFiles.set(NEW_CHAT, sent);
               return isTaken;
             }}
-            // A text that waits is the draft until it is sent.
-            onDraft={(text) => (text !== "" || !hasWaiting()) && drafts.set(NEW_CHAT, text)}
+            onDraft={(text, files) => {
+              if (!isOpen.current) return;
+              unsentFiles.set(NEW_CHAT, files);
+              // A text that waits is the draft until it is sent.
+              if (text !== "" || !hasWaiting()) drafts.set(NEW_CHAT, text);
+            }}
             focus
-          />
+          >
+            {defined && <ModeChoice agent={defined} ask={ask} onAsk={setAsk} />}
+          </TextInput>
           <ModelChoice chosen={model} onChoose={setModel} />
         </>
       )}

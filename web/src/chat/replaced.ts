@@ -18,14 +18,16 @@ export function useReplaced(isEarlier: boolean): StoredMessage[] {
   const { replaced, earlier } = useContext(ReplacedContext);
   const id = useAuiState((state) => state.message.id);
   const isLast = useAuiState((state) => state.message.isLast);
-  const ids = useAuiState((state) => state.thread.messages.map((message) => message.id).join(" "));
+  // An answer that was followed here has another id than the stored one, and the same run.
+  const run = useAuiState((state) => state.message.metadata.custom["runId"]);
+  const ids = useAuiState((state) => state.thread.messages.flatMap((message) => [message.id, String(message.metadata.custom["runId"])]).join(" "));
   return useMemo(() => {
     const shown = new Set([...ids.split(" "), ...earlier.map((message) => message.id)]);
     return replaced.filter(({ metadata }) => {
       const by = metadata?.replacedBy ?? "";
-      return by === id || (!isEarlier && isLast && !shown.has(by));
+      return by === id || by === run || (!isEarlier && isLast && !shown.has(by));
     });
-  }, [replaced, earlier, isEarlier, id, isLast, ids]);
+  }, [replaced, earlier, isEarlier, id, run, isLast, ids]);
 }
 
 /** Returns the number of answers, their calls and their cost in words. */

@@ -1,6 +1,5 @@
 import type { ThreadMessageLike } from "@assistant-ui/react";
 import type { Json, JsonObject, StoredMessage, StoredPart } from "../api/types";
-import { withKeptText } from "./kept";
 
 type Part = Exclude<ThreadMessageLike["content"], string>[number];
 type Status = NonNullable<ThreadMessageLike["status"]>;
@@ -34,7 +33,7 @@ function facts(parts: StoredPart[]) {
   return found.map(({ type, data }) => ({ name: type.slice("data-".length), data: data ?? null }));
 }
 
-function status({ metadata }: StoredMessage): Status {
+function status({ parts, metadata }: StoredMessage): Status {
   switch (metadata?.finishReason) {
     case "tool-calls":
       return { type: "requires-action", reason: "tool-calls" };
@@ -44,19 +43,19 @@ function status({ metadata }: StoredMessage): Status {
     case "content-filter":
       return { type: "incomplete", reason: metadata.finishReason };
     case "other":
-      return { type: "incomplete", reason: "cancelled" };
+      // It was stopped, or waits for a time.
+      return parts.some(({ type }) => type === "data-timer") ? { type: "complete", reason: "unknown" } : { type: "incomplete", reason: "cancelled" };
     default:
       return { type: "complete", reason: "stop" };
   }
 }
 
 /** Returns a stored message in the shape of assistant-ui. */
-export function fromStored(stored: StoredMessage): ThreadMessageLike {
-  const message = withKeptText(stored);
+export function fromStored(message: StoredMessage): ThreadMessageLike {
   const { id, role, parts, metadata } = message;
   const shown = { id, role, content: parts.flatMap(content) };
   if (role === "user") return shown;
-  const custom = { isKept: metadata?.isKept, usage: metadata?.usage, isReplaced: metadata?.replacedBy !== undefined, isCopied: metadata?.runId === undefined };
+  const custom = { runId: metadata?.runId, usage: metadata?.usage, isReplaced: metadata?.replacedBy !== undefined, isCopied: metadata?.runId === undefined };
   return { ...shown, status: status(message), metadata: { custom, unstable_data: facts(parts) } };
 }
 

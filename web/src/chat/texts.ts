@@ -1,10 +1,13 @@
 import type { Added } from "./attach";
+import type { Ask } from "../records/data";
 import type { Said } from "./files";
 
 /** What begins a thread, and the agent and the model that answer. */
 export interface First extends Said {
   agent: string;
   model?: string;
+  /** What an agent with a definition is asked for, other than its usual answer. */
+  ask?: Ask;
 }
 
 /** What begins threads that were created, by thread. */

@@ -33,6 +33,8 @@ async function agentNamed(name: string | undefined): Promise<Assistant> {
   for (;;) {
     const found = await readAssistants().catch(() => []);
     const agent = agentOf(found, name);
+    // Nobody chose the agent that stands in for one that is not there.
+    if (agent && name !== undefined && !isNamed(agent, name)) throw new Error(`Not sent: there is no agent “${name}” here. Choose another one.`);
     if (agent) return agent;
     await new Promise((resolve) => window.setTimeout(resolve, AGAIN_MS));
   }
@@ -40,7 +42,12 @@ async function agentNamed(name: string | undefined): Promise<Assistant> {
 
 /** Returns the agent with a name or an id; the first one if there is none. */
 export function agentOf(agents: Assistant[], name: string | undefined): Assistant | undefined {
-  return agents.find((agent) => agent.name === name || agent.assistant_id === name) ?? agents[0];
+  return agents.find((agent) => isNamed(agent, name)) ?? agents[0];
+}
+
+/** Returns `true` for the agent with a name or an id. */
+export function isNamed({ name, assistant_id }: Assistant, wanted: string | undefined): boolean {
+  return name === wanted || assistant_id === wanted;
 }
 
 /** Waits for the agent of a text. */

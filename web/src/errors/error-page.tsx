@@ -1,7 +1,6 @@
-import { TextMessagePartProvider } from "@assistant-ui/react";
 import { useEffect } from "react";
 import { request } from "../api/http";
-import { Markdown } from "../chat/markdown";
+import { MarkdownText } from "../chat/markdown";
 import { useLoaded } from "../run/data";
 import { link } from "../shared/route";
 
@@ -19,11 +18,7 @@ export function ErrorPage({ code }: { code: string }) {
           The page of {code} cannot be read. {problem}
         </p>
       )}
-      {data !== undefined && (
-        <TextMessagePartProvider text={data}>
-          <Markdown />
-        </TextMessagePartProvider>
-      )}
+      {data !== undefined && <MarkdownText text={data} />}
     </article>
   );
 }

@@ -12,18 +12,13 @@ import { copyText } from "../shared/copy";
 import { toast } from "../shared/toast";
 import { InputForm } from "./input-form";
 import type { Shape } from "./shape";
+import { startOnce } from "./start";
 
 interface Props {
   thread: Thread;
   agent: string;
   shape: Shape;
   onChange: () => void;
-}
-
-/** Starts a run of a graph on a thread. */
-export async function startRun(thread: string, agent: string, input: JsonObject): Promise<void> {
-  const body = { assistant_id: agent, input, multitask_strategy: "reject" };
-  await request("POST /threads/{thread_id}/runs", { path: { thread_id: thread }, body });
 }
 
 /** What a thread of a graph has now. */
@@ -51,7 +46,7 @@ export function GraphView({ thread, agent, shape, onChange }: Props) {
   const [answers, setAnswers] = useState(0);
   const { data, problem } = useLoaded([id, status, updated_at, answers].join(), (signal) => readPresent(id, signal));
   const report = (error: Error) => toast({ text: reasonOf(error) });
-  const start = (input: JsonObject) => void startRun(id, agent, input).then(onChange, report);
+  const start = (input: JsonObject) => startOnce({ thread: id, agent, input }).then(onChange, report);
   const stop = () => {
     if (!data?.run) return;
     const path = { thread_id: id, run_id: data.run };

@@ -1,12 +1,15 @@
 import { useState, type FormEvent } from "react";
+import { useConnection } from "../api/connection";
 import type { Json, JsonObject, Schema } from "../api/types";
+import { Sending } from "../question/ask";
 import { Fields, valueOfForm } from "../question/fields";
 import { parse, stringify } from "../shared/digits";
 import { isObject } from "../shared/json";
 
 interface Props {
   schema: Schema;
-  onInput: (input: JsonObject) => void;
+  /** Takes an input; the form waits for the end of it. */
+  onInput: (input: JsonObject) => Promise<void>;
   isBusy?: boolean;
   onStop?: () => void;
 }
@@ -16,6 +19,8 @@ export function InputForm({ schema, onInput, isBusy = false, onStop }: Props) {
   const [input, setInput] = useState<JsonObject>({});
   const [isJson, setIsJson] = useState(false);
   const [problem, setProblem] = useState<string>();
+  const [isSending, setIsSending] = useState(false);
+  const { isLost } = useConnection();
   const read = (form: HTMLFormElement): JsonObject | undefined => {
     if (!isJson) return valueOfForm(form, schema, {});
     try {
@@ -31,9 +36,10 @@ export function InputForm({ schema, onInput, isBusy = false, onStop }: Props) {
     event.preventDefault();
     setProblem(undefined);
     const value = read(event.currentTarget);
-    if (value === undefined || !event.currentTarget.checkValidity()) return;
+    if (isSending || value === undefined || !event.currentTarget.checkValidity()) return;
     setInput(value);
-    onInput(value);
+    setIsSending(true);
+    void onInput(value).finally(() => setIsSending(false));
   };
   const turn = (form: HTMLFormElement | null) => {
     const value = form && read(form);
@@ -63,7 +69,7 @@ export function InputForm({ schema, onInput, isBusy = false, onStop }: Props) {
             Stop
           </button>
         ) : (
-          <button className="primary" disabled={isBusy}>
+          <button className="primary" disabled={isBusy || isSending}>
             Run
           </button>
         )}
@@ -71,6 +77,7 @@ export function InputForm({ schema, onInput, isBusy = false, onStop }: Props) {
           JSON
         </button>
       </div>
+      {isSending && isLost && <Sending />}
     </form>
   );
 }

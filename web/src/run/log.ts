@@ -83,6 +83,13 @@ export function readRuns(thread: string, limit: number, signal: AbortSignal): Pr
   return json("GET /threads/{thread_id}/runs", { path: { thread_id: thread }, query: { limit, replaced: "true" }, signal });
 }
 
+/** Reads the id of the newest run of a thread that was not replaced. */
+export async function newestRun(thread: string): Promise<string | undefined> {
+  const path = { thread_id: thread };
+  const [row] = await json<RunRow[]>("GET /threads/{thread_id}/runs", { path, query: { limit: 1 } });
+  return row?.run_id;
+}
+
 const ENDED = ["completed", "interrupted", "cancelled", "limit_reached", "failed"];
 /** Logs of runs that have ended, which do not change unless a run is requeued. */
 const ended = new Map<string, { updated: string; log: RunLog }>();

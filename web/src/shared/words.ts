@@ -15,3 +15,11 @@ const MARKS: [marks: RegExp, left: string][] = [
 export function wordsOfMarkdown(text: string): string {
   return MARKS.reduce((words, [marks, left]) => words.replace(marks, left), text).replace(/\s+/g, " ").trim();
 }
+
+/** Largest length of a title that is made of a text. */
+export const TITLE_MAX = 80;
+
+/** Returns the title of what begins with a text: its first words, without markup. */
+export function titleOfText(text: string): string {
+  return wordsOfMarkdown(text.slice(0, 400)).slice(0, TITLE_MAX);
+}

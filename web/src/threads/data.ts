@@ -1,5 +1,6 @@
 import { useEffect, useRef } from "react";
 import { json, request } from "../api/http";
+import { sendOnce } from "../api/sent";
 import type { Assistant, Json, Thread } from "../api/types";
 import { usePolled } from "../shared/polled";
 import { Store, useStore } from "../shared/store";
@@ -13,7 +14,7 @@ const LIMIT_MAX = 1000;
 /** Maximum number of words that the server searches for. */
 const WORDS_MAX = 16;
 
-export type Status = "running" | "waiting" | "timed" | "failed" | "stopped" | "new" | "done";
+export type Status = "running" | "waiting" | "timed" | "failed" | "limited" | "stopped" | "new" | "done";
 
 /** The status of a thread in the words of the page. */
 export const STATUS: Record<Status, string> = {
@@ -21,6 +22,7 @@ export const STATUS: Record<Status, string> = {
   waiting: "Waits for you",
   timed: "Waits for a time",
   failed: "Failed",
+  limited: "Reached its limit",
   stopped: "Stopped",
   new: "Nothing sent",
   done: "Done",
@@ -28,13 +30,14 @@ export const STATUS: Record<Status, string> = {
 
 const WORDS = { busy: "running", interrupted: "waiting", error: "failed", idle: "done" } as const;
 /** Ends of the last run after which a thread is done. */
-const DONE = ["completed", "interrupted", "limit_reached", "failed", "copied"];
+const DONE = ["completed", "interrupted", "failed", "copied"];
 /** Conditions of a search by status. */
 const CONDITIONS: Record<Status, { status?: Thread["status"]; timed?: boolean; last_run?: string | string[] }> = {
   running: { status: "busy", timed: false },
   waiting: { status: "interrupted", timed: false },
   timed: { timed: true },
   failed: { status: "error" },
+  limited: { status: "idle", last_run: "limit_reached" },
   stopped: { status: "idle", last_run: "cancelled" },
   new: { status: "idle", last_run: "none" },
   done: { status: "idle", last_run: DONE },
@@ -43,6 +46,7 @@ const CONDITIONS: Record<Status, { status?: Thread["status"]; timed?: boolean; l
 export function statusOf(thread: Thread): Status {
   if (thread.waits_until) return "timed";
   if (thread.status === "idle" && thread.last_run === "cancelled") return "stopped";
+  if (thread.status === "idle" && thread.last_run === "limit_reached") return "limited";
   if (thread.status === "idle" && thread.last_run === null) return "new";
   return WORDS[thread.status];
 }
@@ -213,10 +217,26 @@ export interface Agent extends Pick<Assistant, "assistant_id" | "graph_id"> {
   model?: string;
 }
 
-/** Creates a thread for an agent. */
-export async function createThread(id: string, agent: Agent, title: string): Promise<void> {
-  const { assistant_id, graph_id, model } = agent;
-  await request("POST /threads", { body: { thread_id: id, metadata: { assistant_id, graph_id, title, model } } });
+/** Creates a thread for an agent; one that exists stays as it is. */
+export async function createThread(id: string, { assistant_id, graph_id, model }: Agent, title: string): Promise<void> {
+  const metadata = { assistant_id, graph_id, title, model };
+  await request("POST /threads", { body: { thread_id: id, metadata, if_exists: "do_nothing" } });
+}
+
+/** Creates a thread for an agent once, also if a reply is lost. Returns its id. */
+export async function beginOnce(agent: Agent, title: string): Promise<string> {
+  let id = "";
+  await sendOnce({
+    what: JSON.stringify(["thread", agent, title]),
+    send: (key) => createThread((id = key), agent, title),
+    find: isThread,
+  });
+  return id;
+}
+
+/** Returns `true` if a thread exists. */
+async function isThread(id: string): Promise<boolean> {
+  return (await json<Thread[]>("POST /threads/search", { body: { ids: [id], limit: 1, select: ["thread_id"] } })).length > 0;
 }
 
 /** Sets the model of the next answers; empty for that of the agent. */
@@ -232,11 +252,19 @@ export async function renameThread(id: string, title: string): Promise<void> {
   await request("PATCH /threads/{thread_id}", { path: { thread_id: id }, body: { metadata: { title } } });
 }
 
-/** Copies a thread, or the part of it up to a checkpoint, and returns the id of the copy. */
+/** Copies a thread once, or the part of it up to a checkpoint, and returns the id of the copy. */
 export async function copyThread(thread: Thread, suffix: string, checkpoint?: string): Promise<string> {
   const path = { thread_id: thread.thread_id };
-  const body = checkpoint === undefined ? {} : { checkpoint_id: checkpoint };
-  const copy = await json<Thread>("POST /threads/{thread_id}/copy", { path, body });
-  await renameThread(copy.thread_id, `${titleOf(thread)} (${suffix})`);
-  return copy.thread_id;
+  let id = "";
+  await sendOnce({
+    what: JSON.stringify(["copy", thread.thread_id, checkpoint]),
+    send: (key) => {
+      id = key;
+      return request("POST /threads/{thread_id}/copy", { path, body: { thread_id: key, checkpoint_id: checkpoint } });
+    },
+    find: isThread,
+  });
+  // A copy with the title of the other thread is better than none.
+  await renameThread(id, `${titleOf(thread)} (${suffix})`).catch(() => {});
+  return id;
 }

@@ -3,7 +3,7 @@
 use super::EventSource;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
-use weftwork_types::event::{AiEvent, AttemptReset, Delta, Piece, PieceAt, Position};
+use weftwork_types::event::{AiEvent, AttemptReset, Delta, Piece, PieceAt, PieceKind, Position};
 use weftwork_types::port::Clock;
 
 /// Maximum time that text waits for a commit. An earlier commit includes it.
@@ -83,12 +83,28 @@ struct SavedText {
     /// Superstep of the outermost graph.
     step: i64,
     bytes: usize,
+    /// Its text, if it is an answer.
+    answer: String,
     void: bool,
+}
+
+/// An answer that is being produced.
+#[derive(Debug, Clone)]
+pub(super) struct OpenAnswer {
+    pub(super) at: PieceAt,
+    /// Superstep of the outermost graph.
+    pub(super) step: i64,
+    pub(super) text: String,
 }
 
 impl SavedText {
     fn is_part_of(&self, other: &Self) -> bool {
         self.step == other.step && self.void == other.void && self.at.has_origin_of(&other.at)
+    }
+
+    fn append(&mut self, later: &Self) {
+        self.bytes += later.bytes;
+        self.answer.push_str(&later.answer);
     }
 }
 
@@ -151,6 +167,31 @@ impl TextBuffer {
         let saved = self.saved_texts().filter(|saved| !saved.void).map(|saved| &saved.at);
         let all = saved.chain(self.unsaved().map(|piece| &piece.at));
         all.map(AttemptReset::of_task).collect()
+    }
+
+    /// Returns the answers of which no message is final, as far as their text is retained.
+    pub(super) fn answers(&self) -> Vec<OpenAnswer> {
+        let mut answers: Vec<OpenAnswer> = Vec::new();
+        let mut add = |at: &PieceAt, step, text: &str| {
+            let is_same = |open: &&mut OpenAnswer| open.step == step && open.at.has_origin_of(at);
+            match answers.iter_mut().find(is_same) {
+                Some(open) => {
+                    open.text.push_str(text);
+                    open.at.end = at.end;
+                }
+                None => answers.push(OpenAnswer { at: at.clone(), step, text: text.to_owned() }),
+            }
+        };
+        for saved in self.saved_texts().filter(|saved| !saved.void) {
+            add(&saved.at, saved.step, &saved.answer);
+        }
+        for Said { piece, step, .. } in &self.unsaved {
+            if piece.kind == PieceKind::Text {
+                add(&piece.at, *step, &piece.text);
+            }
+        }
+        answers.retain(|open| !open.text.is_empty());
+        answers
     }
 
     pub(super) fn due(&self) -> Due {
@@ -289,11 +330,13 @@ impl TextBuffer {
         let sealed = self.unsaved.drain(..std::mem::take(&mut self.sealed));
         let mut texts: Vec<SavedText> = Vec::new();
         let mut end = None;
-        for Said { piece: Piece { at, text, .. }, step, .. } in sealed {
+        for Said { piece: Piece { at, kind, text, .. }, step, .. } in sealed {
             end = Some(at.end);
-            let saved = SavedText { at, step, bytes: text.len(), void: false };
+            let bytes = text.len();
+            let answer = if kind == PieceKind::Text { text } else { String::new() };
+            let saved = SavedText { at, step, bytes, answer, void: false };
             match texts.iter_mut().find(|known| known.is_part_of(&saved)) {
-                Some(known) => known.bytes += saved.bytes,
+                Some(known) => known.append(&saved),
                 None => texts.push(saved),
             }
         }
@@ -303,7 +346,7 @@ impl TextBuffer {
                 if known.len() == 1 && known[0].is_part_of(saved) =>
             {
                 *last = end;
-                known[0].bytes += saved.bytes;
+                known[0].append(saved);
             }
             _ => self.saved.push_back(SavedCommit { end, texts }),
         }

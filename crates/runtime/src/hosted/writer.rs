@@ -280,6 +280,7 @@ impl Writer {
         let Held { batch, mut events, records } = state.held.clone().unwrap_or_default();
         events.extend(self.take_resumed());
         events.extend(last.events);
+        events.extend(self.stopped_texts(&outcome, &events));
         // The last event of the run: followers stop at it.
         events.push(AiEvent::Done { outcome: outcome.status() });
         let finish = Some(outcome.stored());
@@ -349,13 +350,23 @@ impl Writer {
                 Vec::new()
             }
         };
-        let events = vec![AiEvent::Done { outcome: outcome.status() }];
+        let mut events = self.stopped_texts(&outcome, &[]);
+        events.push(AiEvent::Done { outcome: outcome.status() });
         let finish = Some(outcome);
         let wakes_at = self.still_wakes(&interrupts).await?;
         let mut commit = Commit { interrupts, events, finish, wakes_at, ..Commit::default() };
         self.commit_once(&mut state, &mut commit).await?;
         wakes_at.into_iter().for_each(|at| self.context.timers.add(at));
         Ok(())
+    }
+
+    /// Returns the text that the run had emitted when it was stopped, and that no message has. Nobody
+    /// could read it otherwise: a text that is not final is removed with the end of its run.
+    fn stopped_texts(&self, outcome: &RunOutcome, others: &[AiEvent]) -> Vec<AiEvent> {
+        match outcome {
+            RunOutcome::Cancelled { .. } => self.bus.stopped(others),
+            _ => Vec::new(),
+        }
     }
 
     /// Time at which the thread wakes after a run that made no progress.

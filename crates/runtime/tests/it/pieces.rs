@@ -433,6 +433,38 @@ async fn a_full_store_holds_up_nobody_who_listens() {
 }
 
 #[tokio::test]
+async fn text_of_a_run_that_is_stopped_stays_in_its_log_without_what_is_final_or_void() {
+    let store = store();
+    let clock = ManualClock::new();
+    let (graph, [a, b, c]) = graph(["a", "b", "c"]);
+    let bench = process(&store, &clock, graph).await;
+    let mut handle = started(&bench).await;
+    say(&a, "one ");
+    collect_until(&mut handle.events, "one ").await;
+    clock.advance(Duration::from_millis(250));
+    saved(&store, &handle.run, 4).await;
+    say(&b, "void");
+    collect_until(&mut handle.events, "void").await;
+    b.send(Line::Break).expect("listens");
+    say(&c, "other");
+    say(&a, "two");
+    c.send(Line::Tell(1)).expect("listens");
+    collect_until(&mut handle.events, "<1>").await;
+    bench.runtime.cancel(&Principal::local(), &handle.run).await.expect("runs");
+    let rest: Vec<_> = moving(&clock, handle.events.collect()).await;
+    assert!(shown(&rest).ends_with("<done>"));
+    assert_eq!(pieces(&store, &handle.run).await, []);
+    let log = store.events(&Principal::local(), &handle.run, 0, 99).await.expect("reads");
+    let stopped = log.iter().filter_map(|logged| match &logged.event {
+        AiEvent::TextStopped { at, text } => Some(format!("{}: {text}", at.node)),
+        _ => None,
+    });
+    let mut stopped: Vec<_> = stopped.collect();
+    stopped.sort();
+    assert_eq!(stopped, ["a: one two", "c: other"]);
+}
+
+#[tokio::test]
 async fn text_of_a_superstep_that_is_begun_again_is_void() {
     let inner = store();
     let clock = ManualClock::new();

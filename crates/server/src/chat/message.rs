@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{
-    AiEvent, CheckpointStored, Delta, RunEvent, TaskDue, TaskEnd, TextSource,
+    AiEvent, CheckpointStored, Delta, PieceAt, RunEvent, TaskDue, TaskEnd, TextSource,
 };
 use weftwork_types::id::to_key;
 use weftwork_types::interrupt::{Ask, Interrupt};
@@ -50,6 +50,8 @@ pub(crate) struct ChatMessage {
     step: Option<Step>,
     /// Reason for which the provider cut the text of the last message of a model.
     cut: Option<FinishReason>,
+    /// Texts that were being produced when the run was stopped.
+    stopped: Vec<(PieceAt, String)>,
     /// Usage of this response, and of the whole message.
     usage: (CallUsage, CallUsage),
 }
@@ -105,6 +107,7 @@ impl ChatMessage {
             last_text: None,
             step: None,
             cut: None,
+            stopped: Vec::new(),
             usage: Default::default(),
         }
     }
@@ -148,6 +151,8 @@ impl ChatMessage {
     /// Begins a run of the message, with the answers to questions of the run before it.
     pub(crate) fn run(&mut self, at: &RunRef, answers: &BTreeMap<InterruptId, Value>) {
         self.run = at.clone();
+        // A run that goes on produces the answer anew.
+        self.stopped.clear();
         for (id, answer) in answers {
             let Some(Waiting { call, task, is_own }) = self.asked.remove(id) else { continue };
             // The client that answered has the result of a call of an earlier response.
@@ -169,6 +174,7 @@ impl ChatMessage {
         match &event.event {
             AiEvent::AttemptReset(reset) => self.reset(reset),
             AiEvent::MessageFinal { message } => self.message(message),
+            AiEvent::TextStopped { at, text } => self.stopped.push((at.clone(), text.clone())),
             AiEvent::ToolCallStart { tool_call_id, tool_name, args, task, ns, charged } => {
                 self.open_step();
                 let named = Named { id: tool_call_id.as_str(), name: tool_name, args };
@@ -286,6 +292,7 @@ impl ChatMessage {
             }
             RunOutcome::Completed { .. } => self.ended_with(self.cut.unwrap_or(FinishReason::Stop)),
             RunOutcome::Cancelled { reason } => {
+                self.speak_stopped();
                 let end = self.ended_with(FinishReason::Other);
                 let reason = reason.clone().unwrap_or_else(|| "the run was cancelled".to_owned());
                 self.parts.push(ChatPart::Abort { reason });

@@ -68,6 +68,11 @@ impl Speech {
         self.emitted.text_at(at).content.append(kind, text);
     }
 
+    /// Returns the emitted text of an answer that is not final.
+    pub(super) fn text(&self, who: &TextSource) -> &str {
+        self.emitted.text(who).map_or("", |open| open.content.of_kind(&PieceKind::Text))
+    }
+
     /// Ends the speaker of a message that is final, and returns its emitted text.
     pub(super) fn finish(&mut self, id: &MessageId) -> Option<OpenText<MessageText>> {
         let is_of = |who: &TextSource| matches!(who, TextSource::Message(of) if of == id);

@@ -268,6 +268,39 @@ fn an_answer_that_the_limit_of_tokens_cut_ends_with_that_reason() {
     assert_eq!(reason(&[Some("length"), None]), "stop");
 }
 
+#[test]
+fn the_text_of_a_run_that_was_stopped_adds_what_its_pieces_did_not_have() {
+    let text_of = |message: &mut ChatMessage| -> String {
+        let deltas = message.take().into_iter().filter_map(|part| match part {
+            ChatPart::TextDelta { delta, .. } => Some(delta),
+            _ => None,
+        });
+        deltas.collect()
+    };
+    let stop = || {
+        let RunEvent { piece: Some(at), .. } = piece(1, "a", "") else { panic!() };
+        let event = AiEvent::TextStopped { at, text: "Good day".to_owned() };
+        RunEvent::durable(2, Timestamp(0), event)
+    };
+    for said in [vec![], vec!["Good "], vec!["Good ", "day"]] {
+        let mut message = ChatMessage::new(&at(1));
+        message.begin_response(&at(1));
+        said.iter().for_each(|text| message.event(&piece(1, "a", text)));
+        message.event(&stop());
+        message.end(&RunOutcome::cancelled());
+        assert_eq!(text_of(&mut message), "Good day", "{said:?}");
+    }
+    // A run that goes on says it anew.
+    let mut message = ChatMessage::new(&at(1));
+    message.begin_response(&at(1));
+    message.event(&stop());
+    message.pause(&[]);
+    message.run(&at(2), &BTreeMap::new());
+    message.event(&spoken("b", "Hello"));
+    message.end(&RunOutcome::cancelled());
+    assert_eq!(text_of(&mut message), "Hello");
+}
+
 /// The cards of a response: tool, arguments and result of each.
 fn cards(events: &[RunEvent]) -> Vec<Value> {
     let mut cards = BTreeMap::<String, Vec<Value>>::new();

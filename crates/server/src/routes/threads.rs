@@ -110,15 +110,19 @@ struct Copy {
     /// The checkpoint up to which the thread is copied, without its runs.
     #[serde(default)]
     checkpoint_id: Option<String>,
+    /// Id of the copy, with which a client finds it if the reply is lost; a new one without it.
+    #[serde(default)]
+    thread_id: Option<String>,
 }
 
 async fn copy(service: Service, Path(id): Path<String>, body: Bytes) -> Result<Json<Value>> {
-    let Copy { checkpoint_id } = match body.is_empty() {
+    let Copy { checkpoint_id, thread_id } = match body.is_empty() {
         true => Copy::default(),
         false => body::read(&body)?,
     };
     let at = checkpoint_id.as_deref().map(ids::parse_checkpoint).transpose()?;
-    let mut copy = service.copy_thread(&service.thread_id(&id).await?, at).await?;
+    let from = service.thread_id(&id).await?;
+    let mut copy = service.copy_thread(&from, at, thread_id.as_deref()).await?;
     // A copy has not run; its values are read like the values of any thread.
     if let Some(members) = copy.as_object_mut() {
         members.retain(|name, _| !["values", "error", "interrupts"].contains(&name.as_str()));

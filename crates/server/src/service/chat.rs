@@ -15,6 +15,7 @@ use crate::input::NewIds;
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use weftwork_runtime::unversioned;
 use weftwork_store::invariants::missing;
 use weftwork_store::{Base, InterruptRow, RunRow, ThreadRow, by_execution};
 use weftwork_types::interrupt::Ask;
@@ -419,7 +420,7 @@ impl Service {
         let graph = self.hosted(self.chosen(agent).await?.record.graph())?.id;
         let all = by_execution(self.store().runs(self.who(), &thread.id).await?);
         let mut turns: Vec<(Vec<&RunRow>, RunId)> = Vec::new();
-        for row in all.iter().filter(|row| row.new.graph == graph && !is_update(row)) {
+        for row in all.iter().filter(|row| is_of(row, &graph) && !is_update(row)) {
             let Some(by) = find_replacing(&all, row) else { continue };
             match turns.last_mut() {
                 Some((of, _)) if continues_message(row) => of.push(row),
@@ -458,7 +459,7 @@ impl Service {
             Err(error) if error.is_missing() => Vec::new(),
             runs => runs?,
         };
-        runs.retain(|row| row.new.graph == hosted.id);
+        runs.retain(|row| is_of(row, &hosted.id));
         Ok(runs)
     }
 
@@ -476,6 +477,11 @@ impl Service {
         }
         Some(said)
     }
+}
+
+/// Returns `true` for a run of a graph, in any version.
+fn is_of(row: &RunRow, graph: &str) -> bool {
+    unversioned(&row.new.graph) == graph
 }
 
 /// Returns the name of the channel of messages of a graph.

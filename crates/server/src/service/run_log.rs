@@ -98,6 +98,7 @@ fn is_structure(event: &AiEvent) -> bool {
             | AiEvent::ReasoningDelta { .. }
             | AiEvent::ToolCallDelta { .. }
             | AiEvent::MessageFinal { .. }
+            | AiEvent::TextStopped { .. }
             | AiEvent::Custom { .. }
             | AiEvent::RemoteFrame { .. }
     )

@@ -331,12 +331,23 @@ impl Service {
     }
 
     /// Copies a thread, with its open questions; up to a checkpoint, without runs and questions.
+    ///
+    /// # Errors
+    /// Status 409 if a thread with the id of the copy exists.
     pub(crate) async fn copy_thread(
         &self,
         thread: &ThreadId,
         at: Option<CheckpointId>,
+        to: Option<&str>,
     ) -> Result<Value> {
-        let to = ThreadId::from_uuid(uuid::Uuid::new_v4());
+        let to = match to {
+            Some(id) => self.thread_id(id).await?,
+            None => ThreadId::from_uuid(uuid::Uuid::new_v4()),
+        };
+        // A copy replaces the checkpoints of its target.
+        if self.row(&to).await.is_ok() {
+            return Err(ApiError::conflict(format!("Thread with ID {to} already exists")));
+        }
         let row = self.row(thread).await?;
         let store = self.store().as_ref();
         // Copying reads no values, so that it needs no graph.

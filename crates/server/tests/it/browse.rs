@@ -105,6 +105,12 @@ async fn a_fork_at_a_message_has_the_messages_before_it_and_goes_on_alone() {
     let all =
         |messages: &Value| messages.as_array().into_iter().flatten().map(texts).collect::<Vec<_>>();
     assert_eq!(all(&copied), all(&stored));
+    // A client that names the copy finds it, and none is copied over.
+    let named = json!({"thread_id": THREADS[1], "checkpoint_id": before});
+    let made = client.post(&format!("/threads/{thread}/copy"), named.clone()).await.json();
+    assert_eq!(made["thread_id"], THREADS[1]);
+    let again = client.post(&format!("/threads/{thread}/copy"), named).await;
+    assert_eq!(again.status, StatusCode::CONFLICT, "{}", again.body);
     let unknown = json!({"checkpoint_id": THREADS[1]});
     let refused = client.post(&format!("/threads/{thread}/copy"), unknown).await;
     assert_eq!(refused.status, StatusCode::NOT_FOUND);

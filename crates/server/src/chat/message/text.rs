@@ -19,13 +19,18 @@ const RULE: &str = "\n\n---\n\n";
 
 impl ChatMessage {
     pub(super) fn end_texts(&mut self) {
+        self.end_speakers();
+        self.close_block();
+    }
+
+    /// Emits all text that waits.
+    fn end_speakers(&mut self) {
         self.speech.end();
         self.speak_held();
         while self.speech.has_held() {
             self.speech.end();
             self.speak_held();
         }
-        self.close_block();
     }
 
     pub(super) fn piece(&mut self, at: &PieceAt, kind: PieceKind, text: &str) {
@@ -147,6 +152,18 @@ impl ChatMessage {
                 }
             }
             Role::System | Role::User => {}
+        }
+    }
+
+    /// Adds the parts of stopped texts that their pieces did not have.
+    pub(super) fn speak_stopped(&mut self) {
+        self.end_speakers();
+        for (at, text) in std::mem::take(&mut self.stopped) {
+            let spoken = self.speech.text(&TextSource::of(&at));
+            if let Some(rest) = text.strip_prefix(spoken) {
+                self.piece(&at, PieceKind::Text, rest);
+                self.end_speakers();
+            }
         }
     }
 
