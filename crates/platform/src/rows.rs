@@ -260,8 +260,12 @@ impl Agents {
         let org = folder.definition.organization.as_deref();
         row.by.check(org)?;
         if let Some(file) = self.of_file(org, &folder.slug) {
-            let problem = Box::new(folder.taken(file.file_path().display().to_string()));
-            return Err(RowError::Taken { problem });
+            // Where the files of a server are is not told to its clients.
+            let other = match &row.by {
+                RowWriter::Operator => file.file_path().display().to_string(),
+                RowWriter::Client(_) => "a file of the server".to_owned(),
+            };
+            return Err(RowError::Taken { problem: Box::new(folder.taken(other)) });
         }
         let present = self.all_current();
         let is_other = |of: &&DefinitionFolder| {

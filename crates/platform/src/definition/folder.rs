@@ -489,11 +489,14 @@ fn find<'a>(
 
 fn unknown_agents(folder: &DefinitionFolder, by_name: &ByName<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
+    let own = folder.definition.organization.as_deref();
     for (pointer, slug) in folder.definition.asks() {
         if find(by_name, folder, slug).is_none() {
             let problem = folder.problem(ProblemKind::UnknownAgent, &pointer).found(slug);
             let problem = problem.expected("the slug of an agent beside it");
-            problems.push(problem.nearest_of(slug, by_name.keys().map(|(_, slug)| *slug)));
+            // Agents of other organisations are none that it may ask, and not named.
+            let names = by_name.keys().filter(|(org, _)| org.is_none() || *org == own);
+            problems.push(problem.nearest_of(slug, names.map(|(_, slug)| *slug)));
         }
     }
     problems

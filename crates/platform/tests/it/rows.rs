@@ -255,6 +255,28 @@ async fn a_row_is_checked_among_the_definitions_that_it_meets() {
     assert!(problems(refused).contains(":2:15: W1008"));
 }
 
+/// The slugs of another organisation are not offered for one that does not exist.
+#[tokio::test]
+async fn agents_of_other_organizations_are_not_named_in_problems() {
+    let bench = Bench::new([agent("everyone", "type: context\n")], []).await;
+    let of = |org: &str, slug: &str, text: &str| NewRow {
+        organization: Some(org.to_owned()),
+        ..row(slug, text)
+    };
+    bench.put(&of("acme", "merger-plan", "type: context\n")).await.expect("sound");
+    let asks =
+        |slug: &str| format!("type: context\nrequiresSubAgents: true\nsubAgentSlug: {slug}\n");
+    for (org, slug, nearest) in [
+        ("other", "merger-plans", None),
+        ("acme", "merger-plans", Some("merger-plan")),
+        ("other", "everyones", Some("everyone")),
+    ] {
+        let refused = bench.put(&of(org, "asking", &asks(slug))).await.expect_err("asks nobody");
+        let RowError::Problems { problems } = refused else { panic!("{refused}") };
+        assert_eq!(problems[0].nearest.as_deref(), nearest, "{org} {slug}");
+    }
+}
+
 /// The names of both are in the error, whichever comes second.
 #[tokio::test]
 async fn one_name_as_a_row_and_as_a_file_is_an_error() {
@@ -269,6 +291,16 @@ async fn one_name_as_a_row_and_as_a_file_is_an_error() {
     let text = problems(refused);
     assert!(text.starts_with("golf/agent.yaml:1:1: W1009"), "{text}");
     assert!(text.contains(&*folder.join("agent.yaml").to_string_lossy()), "{text}");
+    // A client is not told where the files of the server are.
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let slug = Some("golf".to_owned());
+    let new = NewDefinition { slug, files: files("type: context\n"), ..NewDefinition::default() };
+    let refused = platform.put_definition(&Principal::local(), new).await.expect_err("is a file");
+    let DefinitionRefusal::Taken { text, problem } = refused else { panic!("{refused:?}") };
+    for shown in [text, problem.to_string()] {
+        assert!(shown.contains("a file of the server"), "{shown}");
+        assert!(!shown.contains(&*root.path().to_string_lossy()), "{shown}");
+    }
     // Another organisation may have the slug.
     let own = NewRow { organization: Some("acme".to_owned()), ..row("golf", "type: context\n") };
     bench.put(&own).await.expect("another name");
