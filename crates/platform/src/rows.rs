@@ -287,7 +287,7 @@ impl Agents {
         folder: &DefinitionFolder,
         now: Timestamp,
     ) -> Result<Option<SequenceWrite>, StoreError> {
-        let write = version_write(folder, now)?;
+        let write = version_write(folder, true, now)?;
         let is_new = store.effect_version(&operator()?, &write.to).await? == 0;
         Ok(is_new.then_some(write))
     }
@@ -369,6 +369,12 @@ impl Agents {
 
     /// Reads all rows and choices, and the versions that they name and that this process does not have.
     pub(crate) async fn read_rows(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let _reading = self.reading().lock().await;
+        self.read_rows_alone(store).await
+    }
+
+    /// Reads as `read_rows` does, under a lock that the caller holds.
+    pub(crate) async fn read_rows_alone(&self, store: &dyn Store) -> Result<(), StoreError> {
         let who = operator()?;
         // What is written after this read is found by the next one.
         let counts = read_counts(store).await?;
@@ -382,7 +388,7 @@ impl Agents {
                 match row.json::<StoredRow>() {
                     Ok(row) => rows.push(row),
                     // One row that cannot be read costs itself alone.
-                    Err(error) => tracing::warn!(%error, "a row of an agent cannot be read"),
+                    Err(error) => self.warn_unreadable(&row.sequence, &error),
                 }
             }
         }
@@ -423,9 +429,9 @@ impl Agents {
         let rows = store.sequence_rows(&operator()?, SequenceQuery::of(at, 0)).await?;
         let Some(row) = rows.last() else { return Ok(None) };
         match row.json::<StoredVersion>() {
-            Ok(stored) => self.add_stored(vec![(stored.at(), stored.into_folder())]),
+            Ok(stored) => self.add_stored(vec![stored]),
             Err(error) => {
-                tracing::warn!(%error, "a version of an agent cannot be read");
+                self.warn_unreadable(&row.sequence, &error);
                 return Ok(None);
             }
         }

@@ -183,6 +183,55 @@ async fn a_file_that_went_back_and_broke_stays_as_it_was() {
     assert_eq!(later.context(&Principal::local(), "golf").as_deref(), Some("First."));
 }
 
+/// A file that breaks brings back what files had, of its own organisation, and no row that was removed.
+#[tokio::test]
+async fn a_removed_row_does_not_stand_in_for_a_broken_file() {
+    let root = TempDir::new().expect("a folder");
+    let write = |folder: &str, text: &str| {
+        let folder = root.path().join(folder);
+        fs::create_dir_all(&folder).expect("is made");
+        fs::write(folder.join("agent.yaml"), text).expect("is written");
+    };
+    let read = || read_definitions(root.path()).expect("reads");
+    let bench = Bench::new([], []).await;
+    let acme = of_org("acme");
+    let local = Principal::local();
+    let of_acme = NewRow {
+        organization: Some("acme".to_owned()),
+        ..row("golf", "type: context\ncontext: Row of acme.\n")
+    };
+    bench.put(&of_acme).await.expect("sound");
+    bench.put(&row("golf", "type: context\ncontext: Row.\n")).await.expect("sound");
+    bench.remove(Some("acme"), "golf").await.expect("is there");
+    bench.remove(None, "golf").await.expect("is there");
+    write("golf", "type: contxt\n");
+    let later = async || {
+        let bench = Bench::over(Arc::clone(&bench.store), [], []).await;
+        bench.agents.reload(read());
+        bench.agents.keep_versions(&*bench.store, Timestamp(9)).await.expect("reads");
+        [bench.context(&local, "golf"), bench.context(&acme, "golf")]
+    };
+    bench.agents.reload(read());
+    bench.agents.keep_versions(&*bench.store, Timestamp(8)).await.expect("reads");
+    assert_eq!(bench.context(&local, "golf"), None);
+    assert_eq!(bench.context(&acme, "golf"), None);
+    assert_eq!(later().await, [None, None]);
+
+    // What files had stands in, also if a row had it before.
+    write("golf", "type: context\ncontext: Row.\n");
+    write("acme-golf", "slug: golf\norganization: acme\ntype: context\ncontext: File.\n");
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(later().await, [some("Row."), some("File.")]);
+    write("golf", "type: contxt\n");
+    assert_eq!(later().await, [some("Row."), some("File.")]);
+    // The file of one organisation breaks, and the one for all is deleted.
+    write("acme-golf", "slug: golf\norganization: acme\ntype: contxt\n");
+    fs::remove_dir_all(root.path().join("golf")).expect("is removed");
+    assert_eq!(later().await, [None, some("File.")]);
+    write("acme-golf", "slug: golf\norganization: other\ntype: contxt\n");
+    assert_eq!(later().await, [None, None]);
+}
+
 /// All wrong definitions have the same problems as texts and as files, with their lines.
 #[test]
 fn texts_have_the_problems_of_files() {
@@ -378,15 +427,37 @@ async fn a_write_may_require_that_there_is_no_row_or_a_version() {
     assert_eq!(found, late.version());
 }
 
-/// A row that cannot be read costs itself alone.
+/// Each write is in service when it returns, whatever other reads were under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_row_is_in_service_after_its_write_beside_other_writes() {
+    let bench = Arc::new(Bench::new([], []).await);
+    let writers = (0..4).map(|writer| {
+        let bench = Arc::clone(&bench);
+        tokio::spawn(async move {
+            for number in 0..30 {
+                let slug = format!("agent-{writer}-{number}");
+                let new = row(&slug, &format!("type: context\ncontext: Text of {slug}.\n"));
+                bench.put(&new).await.expect("sound");
+                assert!(bench.context(&Principal::local(), &slug).is_some(), "{slug}");
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.expect("no panic");
+    }
+    assert_eq!(bench.agents.definitions(&Principal::local()).len(), 120);
+}
+
+/// A row or a choice that cannot be read costs itself alone.
 #[tokio::test]
 async fn a_row_that_cannot_be_read_leaves_the_others() {
     let bench = Bench::new([], []).await;
     bench.put(&row("golf", "type: context\n")).await.expect("sound");
     let who = Principal::new(OrgId::new("weft.agents").expect("an id"), "operator");
     let content = weftwork_store::Content::json(1, &json!({"slug": 7})).expect("JSON");
-    let write = SequenceWrite::replace(Sequence::new("agent_row", "*/broken"), content);
-    bench.store.write_sequences(&who, vec![write], Timestamp(1)).await.expect("writes");
+    let write = |kind| SequenceWrite::replace(Sequence::new(kind, "*/broken"), content.clone());
+    let writes = vec![write("agent_row"), write("agent_current")];
+    bench.store.write_sequences(&who, writes, Timestamp(1)).await.expect("writes");
     let other = Bench::over(Arc::clone(&bench.store), [], []).await;
     other.agents.keep_versions(&*bench.store, Timestamp(1)).await.expect("reads");
     let slugs: Vec<Value> =
