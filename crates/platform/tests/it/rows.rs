@@ -11,6 +11,7 @@ use weftwork_platform::{
     Agents, DefinitionFolder, Definitions, HostedAgents, NewRow, RowCondition, RowError, RowWriter,
     read_definitions, read_folder, read_texts,
 };
+use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{Sequence, SequenceWrite, StoreError};
 use weftwork_types::port::{DefinitionRefusal, NewDefinition, Platform};
 use weftwork_types::{OrgId, Principal, Timestamp};
@@ -430,11 +431,13 @@ async fn a_write_may_require_that_there_is_no_row_or_a_version() {
 /// Each write is in service when it returns, whatever other reads were under way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_row_is_in_service_after_its_write_beside_other_writes() {
-    let bench = Arc::new(Bench::new([], []).await);
+    let folder = TempDir::new().expect("a folder");
+    let store = SqliteStore::open(folder.path().join("weft.db"), &Options::default());
+    let bench = Arc::new(Bench::over(Arc::new(store.expect("opens")), [], []).await);
     let writers = (0..4).map(|writer| {
         let bench = Arc::clone(&bench);
         tokio::spawn(async move {
-            for number in 0..30 {
+            for number in 0..10 {
                 let slug = format!("agent-{writer}-{number}");
                 let new = row(&slug, &format!("type: context\ncontext: Text of {slug}.\n"));
                 bench.put(&new).await.expect("sound");
@@ -445,7 +448,7 @@ async fn a_row_is_in_service_after_its_write_beside_other_writes() {
     for writer in writers.collect::<Vec<_>>() {
         writer.await.expect("no panic");
     }
-    assert_eq!(bench.agents.definitions(&Principal::local()).len(), 120);
+    assert_eq!(bench.agents.definitions(&Principal::local()).len(), 40);
 }
 
 /// A row or a choice that cannot be read costs itself alone.
