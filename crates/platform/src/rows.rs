@@ -16,6 +16,7 @@ use weftwork_store::{
     Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite, Store, StoreError,
 };
 use weftwork_types::canonical::Hash;
+use weftwork_types::port::RowCondition;
 use weftwork_types::{Principal, Timestamp};
 
 /// Kind of the sequences of rows; the key is an organisation and a slug.
@@ -89,18 +90,6 @@ impl RowWriter {
             Self::Client(who) => &who.subject,
         }
     }
-}
-
-/// The condition under which a row is written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum RowCondition {
-    /// There may be a row, which is replaced.
-    #[default]
-    None,
-    /// There is no row.
-    New,
-    /// The row has the version with this beginning of the hash.
-    Version(String),
 }
 
 /// A row that was not written or removed.
