@@ -30,7 +30,22 @@ pub(super) struct Search<'a> {
     terminal: &'a Terminal,
     looks: u32,
     every: Interval,
-    problem: Option<String>,
+    of_runs: LastProblem,
+    of_definitions: LastProblem,
+}
+
+/// The problem that was printed last, so that one that stays is printed once.
+#[derive(Debug, Default)]
+struct LastProblem(Option<String>);
+
+impl LastProblem {
+    fn note(&mut self, terminal: &Terminal, what: &str, found: Result<(), RuntimeError>) {
+        let error = found.err().map(|error| error.to_string());
+        if let Some(error) = error.as_ref().filter(|error| self.0.as_ref() != Some(*error)) {
+            terminal.note(format_args!("{what}: {error}"));
+        }
+        self.0 = error;
+    }
 }
 
 impl<'a> Search<'a> {
@@ -38,7 +53,9 @@ impl<'a> Search<'a> {
         let mut every = interval(LOOK_EVERY);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let CommandContext { config, terminal, .. } = context;
-        Self { app, config, terminal, looks: 0, every, problem: None }
+        let of_runs = LastProblem::default();
+        let of_definitions = LastProblem::default();
+        Self { app, config, terminal, looks: 0, every, of_runs, of_definitions }
     }
 
     /// Waits until it is time to look. Cancel safe.
@@ -48,36 +65,32 @@ impl<'a> Search<'a> {
 
     /// Takes over runs without a worker, and wakes threads whose time has come. The process stays
     /// if the store cannot be read, because it may be available again later; each problem is printed
-    /// once.
+    /// once. The runs that were taken over are returned, whatever could not be read after them.
     ///
     /// # Errors
     /// The error of a store whose file is another one now.
     pub(super) async fn look(&mut self) -> Result<Vec<RunHandle>, CliError> {
-        match self.recover_and_wake().await {
-            Ok(handles) => {
-                self.problem = None;
-                Ok(handles)
-            }
-            Err(error) if error.fault().code == FILE_CHANGED => Err(error.into()),
-            Err(error) => {
-                let error = error.to_string();
-                if self.problem.as_ref() != Some(&error) {
-                    self.terminal.note(format_args!("cannot look for runs: {error}"));
-                }
-                self.problem = Some(error);
-                Ok(Vec::new())
-            }
+        let mut handles = Vec::new();
+        match self.recover_and_wake(&mut handles).await {
+            Err(error) if error.fault().code == FILE_CHANGED => return Err(error.into()),
+            looked => self.of_runs.note(self.terminal, "cannot look for runs", looked),
         }
-    }
-
-    async fn recover_and_wake(&mut self) -> Result<Vec<RunHandle>, RuntimeError> {
-        let mut handles = self.app.runtime().recover().await?;
-        handles.extend(self.app.runtime().wake().await?);
         self.looks = (self.looks + 1) % LOOKS_BETWEEN;
         if self.looks == 0 {
-            self.follow_definitions().await?;
+            let followed = self.follow_definitions().await;
+            self.of_definitions.note(
+                self.terminal,
+                "cannot look for changed definitions",
+                followed,
+            );
         }
         Ok(handles)
+    }
+
+    async fn recover_and_wake(&self, handles: &mut Vec<RunHandle>) -> Result<(), RuntimeError> {
+        handles.extend(self.app.runtime().recover().await?);
+        handles.extend(self.app.runtime().wake().await?);
+        Ok(())
     }
 
     /// Takes over definitions of the store that have changed, and reads those of files again if that

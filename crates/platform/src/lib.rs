@@ -35,7 +35,7 @@ pub use definition::{
 };
 pub use mode::RequestError;
 pub use platform::HostedAgents;
-pub use rows::{Followed, NewRow, RowCondition, RowError, RowWriter};
+pub use rows::{Followed, NewRow, RowError, RowWriter};
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};
 pub use versions::VersionInfo;
@@ -43,3 +43,4 @@ pub use versions::VersionInfo;
 /// Types of the code of function agents in TypeScript.
 pub const FUNCTION_TYPES: &str = include_str!("function.d.ts");
 pub use weftwork_sandbox::Sandbox;
+pub use weftwork_types::port::RowCondition;

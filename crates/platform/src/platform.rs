@@ -7,7 +7,7 @@ use crate::records::{
     RecordKind, RecordRef, Records, TITLE_CHARS_MAX, agent_of_thread, conversations,
     erase_conversation, export_conversation, find_thread, open_conversation, read_conversation,
 };
-use crate::rows::{NewRow, RowCondition, RowError, RowWriter};
+use crate::rows::{NewRow, RowError, RowWriter};
 use crate::source::{AGENTS, Agents};
 use crate::task_list;
 use serde_json::{Map, Value, json};
@@ -604,12 +604,7 @@ impl Platform for HostedAgents {
         new: NewDefinition,
     ) -> BoxFuture<'a, Result<AgentSummary, DefinitionRefusal>> {
         Box::pin(async move {
-            let NewDefinition { slug, organization, files, is_new, version } = new;
-            let condition = match version {
-                Some(version) => RowCondition::Version(version),
-                None if is_new => RowCondition::New,
-                None => RowCondition::None,
-            };
+            let NewDefinition { slug, organization, files, condition } = new;
             let by = RowWriter::Client(who.clone());
             let row = NewRow { slug, organization, files, condition, by };
             let now = self.runtime.clock().now();

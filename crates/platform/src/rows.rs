@@ -16,6 +16,7 @@ use weftwork_store::{
     Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite, Store, StoreError,
 };
 use weftwork_types::canonical::Hash;
+use weftwork_types::port::RowCondition;
 use weftwork_types::{Principal, Timestamp};
 
 /// Kind of the sequences of rows; the key is an organisation and a slug.
@@ -89,18 +90,6 @@ impl RowWriter {
             Self::Client(who) => &who.subject,
         }
     }
-}
-
-/// The condition under which a row is written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum RowCondition {
-    /// There may be a row, which is replaced.
-    #[default]
-    None,
-    /// There is no row.
-    New,
-    /// The row has the version with this beginning of the hash.
-    Version(String),
 }
 
 /// A row that was not written or removed.
@@ -260,8 +249,12 @@ impl Agents {
         let org = folder.definition.organization.as_deref();
         row.by.check(org)?;
         if let Some(file) = self.of_file(org, &folder.slug) {
-            let problem = Box::new(folder.taken(file.file_path().display().to_string()));
-            return Err(RowError::Taken { problem });
+            // Where the files of a server are is not told to its clients.
+            let other = match &row.by {
+                RowWriter::Operator => file.file_path().display().to_string(),
+                RowWriter::Client(_) => "a file of the server".to_owned(),
+            };
+            return Err(RowError::Taken { problem: Box::new(folder.taken(other)) });
         }
         let present = self.all_current();
         let is_other = |of: &&DefinitionFolder| {
@@ -283,7 +276,7 @@ impl Agents {
         folder: &DefinitionFolder,
         now: Timestamp,
     ) -> Result<Option<SequenceWrite>, StoreError> {
-        let write = version_write(folder, now)?;
+        let write = version_write(folder, true, now)?;
         let is_new = store.effect_version(&operator()?, &write.to).await? == 0;
         Ok(is_new.then_some(write))
     }
@@ -365,6 +358,12 @@ impl Agents {
 
     /// Reads all rows and choices, and the versions that they name and that this process does not have.
     pub(crate) async fn read_rows(&self, store: &dyn Store) -> Result<(), StoreError> {
+        let _reading = self.reading().lock().await;
+        self.read_rows_alone(store).await
+    }
+
+    /// Reads as `read_rows` does, under a lock that the caller holds.
+    pub(crate) async fn read_rows_alone(&self, store: &dyn Store) -> Result<(), StoreError> {
         let who = operator()?;
         // What is written after this read is found by the next one.
         let counts = read_counts(store).await?;
@@ -378,7 +377,7 @@ impl Agents {
                 match row.json::<StoredRow>() {
                     Ok(row) => rows.push(row),
                     // One row that cannot be read costs itself alone.
-                    Err(error) => tracing::warn!(%error, "a row of an agent cannot be read"),
+                    Err(error) => self.warn_unreadable(&row.sequence, &error),
                 }
             }
         }
@@ -419,9 +418,9 @@ impl Agents {
         let rows = store.sequence_rows(&operator()?, SequenceQuery::of(at, 0)).await?;
         let Some(row) = rows.last() else { return Ok(None) };
         match row.json::<StoredVersion>() {
-            Ok(stored) => self.add_stored(vec![(stored.at(), stored.into_folder())]),
+            Ok(stored) => self.add_stored(vec![stored]),
             Err(error) => {
-                tracing::warn!(%error, "a version of an agent cannot be read");
+                self.warn_unreadable(&row.sequence, &error);
                 return Ok(None);
             }
         }

@@ -9,7 +9,7 @@ use crate::records::{CONTENT_BYTES_MAX, ContentFormat, Form, RecordError, Record
 use crate::rows::Seen;
 use crate::runner;
 use crate::skills::Skill;
-use crate::versions::Chosen;
+use crate::versions::{Chosen, StoredVersion};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +19,7 @@ use weftwork_models::{ChatModel, ModelError, with_fallbacks};
 use weftwork_runtime::{GraphSource, ListedGraph, SourcedGraph, unversioned};
 use weftwork_sandbox::Sandbox;
 use weftwork_schema::Checker;
-use weftwork_store::Store;
+use weftwork_store::{Sequence, Store, StoreError};
 use weftwork_tools::{Policy, Tool, ToolBox, ToolBoxErrors, ToolRunner};
 use weftwork_types::canonical::Hash;
 use weftwork_types::code::Fault;
@@ -77,6 +77,10 @@ struct Inner {
     versions: RwLock<Versions>,
     compiled: Mutex<BTreeMap<String, CompiledGraph>>,
     seen: Mutex<Option<Seen>>,
+    /// Held while rows and versions are read, so that an earlier read does not replace a later one.
+    reading: tokio::sync::Mutex<()>,
+    /// Records that cannot be read, each of which is warned of once.
+    unreadable: Mutex<BTreeSet<String>>,
 }
 
 /// An organisation, `None` for all, and a slug.
@@ -90,9 +94,9 @@ struct Versions {
     of_files: BTreeMap<Name, Arc<DefinitionFolder>>,
     /// Definitions of the rows of the store.
     of_rows: BTreeMap<Name, Arc<DefinitionFolder>>,
-    /// Names of the folders whose files have problems.
-    broken: BTreeSet<String>,
-    /// Newest versions of the store.
+    /// Folders whose files have problems, with the names of their agents where those are known.
+    broken: BTreeMap<String, Option<Name>>,
+    /// Newest versions of the store that are or were those of files.
     newest: BTreeMap<Name, (Timestamp, Arc<DefinitionFolder>)>,
     /// Versions that operators made current.
     chosen: BTreeMap<Name, Chosen>,
@@ -134,10 +138,19 @@ impl Versions {
         self.all.values().filter_map(move |of| of.get(org)).filter(move |of| of.slug == *slug)
     }
 
-    /// The definition of the row or the file of an agent; the newest version, if the file has problems.
-    /// All processes have the row, so that it counts if there is a file, too.
+    /// Returns `true` if the file of an agent has problems. One that cannot be read as YAML is that of
+    /// the slug of its folder.
+    fn is_broken(&self, name: &Name) -> bool {
+        self.broken.iter().any(|(folder, known)| match known {
+            Some(known) => known == name,
+            None => *folder == name.1,
+        })
+    }
+
+    /// The definition of the row or the file of an agent; the newest version that a file had, if the
+    /// file has problems. All processes have the row, so that it counts if there is a file, too.
     fn defined(&self, name: &Name) -> Option<&Arc<DefinitionFolder>> {
-        let stands_in = || self.newest.get(name).filter(|_| self.broken.contains(&name.1));
+        let stands_in = || self.newest.get(name).filter(|_| self.is_broken(name));
         let written = self.of_rows.get(name).or_else(|| self.of_files.get(name));
         written.or_else(|| stands_in().map(|(_, folder)| folder))
     }
@@ -258,6 +271,8 @@ impl Agents {
             versions: RwLock::default(),
             compiled: Mutex::default(),
             seen: Mutex::default(),
+            reading: tokio::sync::Mutex::default(),
+            unreadable: Mutex::default(),
         }));
         agents.reload(read);
         agents
@@ -267,12 +282,12 @@ impl Agents {
     /// that began with them. An agent whose file has problems now stays as it was; one that is no longer
     /// defined accepts no new threads.
     pub fn reload(&self, read: Definitions) {
-        let broken: BTreeSet<String> = read.broken().into_iter().map(str::to_owned).collect();
+        let broken = read.broken_names();
         let mut next = read.sound;
         let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
         for folder in versions.of_files.values() {
             let name = folder.path.file_name().unwrap_or_default().to_string_lossy();
-            if broken.contains(&*name) && !next.iter().any(|new| new.path == folder.path) {
+            if broken.contains_key(&*name) && !next.iter().any(|new| new.path == folder.path) {
                 next.push(DefinitionFolder::clone(folder));
             }
         }
@@ -287,16 +302,35 @@ impl Agents {
         &self.0.seen
     }
 
+    /// Returns the lock of reads of rows and versions.
+    pub(crate) fn reading(&self) -> &tokio::sync::Mutex<()> {
+        &self.0.reading
+    }
+
+    /// Warns of a record of the store that cannot be read, once.
+    pub(crate) fn warn_unreadable(&self, sequence: &Sequence, error: &StoreError) {
+        let mut warned = self.0.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        let Sequence { kind, key } = sequence;
+        if warned.insert(format!("{kind}/{key}")) {
+            tracing::warn!(%error, kind, key, "a record of an agent cannot be read");
+        }
+    }
+
     /// Returns all versions.
     pub(crate) fn versions(&self) -> Vec<Arc<DefinitionFolder>> {
         self.read(|versions| versions.all.values().flat_map(BTreeMap::values).cloned().collect())
     }
 
     /// Adds versions of the store.
-    pub(crate) fn add_stored(&self, stored: Vec<(Timestamp, DefinitionFolder)>) {
+    pub(crate) fn add_stored(&self, stored: Vec<StoredVersion>) {
         let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
-        for (at, folder) in stored {
-            let folder = versions.add_version(Arc::new(folder));
+        for stored in stored {
+            let at = stored.at();
+            let of_row = stored.of_row();
+            let folder = versions.add_version(Arc::new(stored.into_folder()));
+            if of_row {
+                continue;
+            }
             let newest = versions.newest.entry(name_of(&folder));
             let newest = newest.or_insert_with(|| (at, Arc::clone(&folder)));
             if newest.0 < at {

@@ -34,6 +34,9 @@ pub(crate) struct StoredVersion {
     files: Vec<StoredFile>,
     hash: Hash,
     at: Timestamp,
+    /// `true` if no file had it, but a row.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    of_row: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -81,14 +84,15 @@ pub(crate) fn key(org: Option<&str>, slug: &str) -> String {
     format!("{}/{slug}", org.unwrap_or(ALL))
 }
 
-/// The write of a version.
+/// The write of a version of a file or a row.
 pub(crate) fn version_write(
     folder: &DefinitionFolder,
+    of_row: bool,
     now: Timestamp,
 ) -> Result<SequenceWrite, StoreError> {
     let org = folder.definition.organization.as_deref();
     let at = StoredVersion::sequence(org, &folder.slug, &folder.version());
-    let content = Content::json(FORMAT, &StoredVersion::of(folder, now))?;
+    let content = Content::json(FORMAT, &StoredVersion::of(folder, of_row, now))?;
     Ok(SequenceWrite::replace(at, content))
 }
 
@@ -100,7 +104,9 @@ impl Agents {
     /// Errors of the store. The agents stay as they were.
     pub async fn keep_versions(&self, store: &dyn Store, now: Timestamp) -> Result<(), StoreError> {
         let who = operator()?;
+        let _reading = self.reading().lock().await;
         let mut known = BTreeSet::new();
+        let mut of_rows = BTreeSet::new();
         let mut query = SequenceQuery::all(VERSIONS);
         let mut stored = Vec::new();
         loop {
@@ -111,8 +117,13 @@ impl Agents {
                 known.insert(row.sequence.key.clone());
                 // One version that cannot be read costs itself alone.
                 match row.json::<StoredVersion>() {
-                    Ok(version) => stored.push((version.at, version.into_folder())),
-                    Err(error) => tracing::warn!(%error, "a version of an agent cannot be read"),
+                    Ok(version) => {
+                        if version.of_row {
+                            of_rows.insert(row.sequence.key.clone());
+                        }
+                        stored.push(version);
+                    }
+                    Err(error) => self.warn_unreadable(&row.sequence, &error),
                 }
             }
         }
@@ -120,15 +131,18 @@ impl Agents {
         for folder in self.versions() {
             let org = folder.definition.organization.as_deref();
             let at = StoredVersion::sequence(org, &folder.slug, &folder.version());
-            if known.insert(at.key) {
-                writes.push(version_write(&folder, now)?);
+            let is_file =
+                || self.of_file(org, &folder.slug).is_some_and(|of| of.hash == folder.hash);
+            // The version of a row that is one of a file now stands in for that file, too.
+            if !known.contains(&at.key) || of_rows.contains(&at.key) && is_file() {
+                writes.push(version_write(&folder, false, now)?);
             }
         }
         if !writes.is_empty() {
             store.write_sequences(&who, writes, now).await?;
         }
         self.add_stored(stored);
-        self.read_rows(store).await
+        self.read_rows_alone(store).await
     }
 
     /// Reads the choices of operators.
@@ -141,7 +155,11 @@ impl Agents {
             let Some(last) = rows.last() else { return Ok(chosen) };
             query = query.following(last);
             for row in &rows {
-                chosen.push(row.json()?);
+                match row.json() {
+                    Ok(choice) => chosen.push(choice),
+                    // One choice that cannot be read costs itself alone.
+                    Err(error) => self.warn_unreadable(&row.sequence, &error),
+                }
             }
         }
     }
@@ -239,7 +257,12 @@ impl StoredVersion {
         self.at
     }
 
-    fn of(folder: &DefinitionFolder, at: Timestamp) -> Self {
+    /// Returns `true` if no file had it, but a row.
+    pub(crate) fn of_row(&self) -> bool {
+        self.of_row
+    }
+
+    fn of(folder: &DefinitionFolder, of_row: bool, at: Timestamp) -> Self {
         let file =
             |file: &FileText| StoredFile { path: file.path.clone(), text: file.text.clone() };
         Self {
@@ -248,6 +271,7 @@ impl StoredVersion {
             files: folder.files.iter().map(file).collect(),
             hash: folder.hash,
             at,
+            of_row,
         }
     }
 

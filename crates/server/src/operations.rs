@@ -107,7 +107,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/assistants/{assistant_id}/subgraphs", READ, "Read the schemas of the subgraphs", &[]),
     ("get", "/assistants/{assistant_id}/subgraphs/{namespace}", READ, "Read the schemas of a subgraph", &[]),
     ("get", "/agents", READ, "List the agents that are asked by their slugs", &[]),
-    ("post", "/agents", ADMIN, "Add an agent: a definition with its files, as a row of the store", DEFINITION_BODY),
+    ("post", "/agents", ADMIN, "Add an agent: a definition with its files, as a row of the store", &["files", "organization"]),
     ("put", "/agents/{slug}", ADMIN, "Add or replace the row of an agent", DEFINITION_BODY),
     ("delete", "/agents/{slug}", ADMIN, "Remove the row of an agent: that of the `organization`, or the one for all", &[]),
     ("get", "/agents/{slug}", READ, "Read an agent: its modes, its version, its schemas", &[]),

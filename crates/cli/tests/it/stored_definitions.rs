@@ -149,6 +149,7 @@ fn clients_change_the_definitions_of_their_organisation_with_the_right_admin() {
     let own = "slug: golf\norganization: acme\ntype: context\n";
     let global = "slug: golf\ntype: context\ncontext: All.\n";
 
+    let with_version = json!({"files": {"agent.yaml": own}, "version": "0123456789"});
     for (request, token, body, status) in [
         ("POST /agents", reader.as_str(), files(own), 403),
         ("POST /agents", &admin, files(global), 403),
@@ -156,6 +157,7 @@ fn clients_change_the_definitions_of_their_organisation_with_the_right_admin() {
         ("POST /agents", &admin, files("slug: golf\norganization: acme\ntype: contxt\n"), 422),
         ("POST /agents", &admin, files("slug: golf\norganization: acme\ntype: context\n"), 201),
         ("POST /agents", &admin, files(own), 409),
+        ("POST /agents", &admin, with_version, 422),
         (
             "PUT /agents/golf",
             &admin,

@@ -4,8 +4,9 @@ use super::file::Definition;
 use super::problem::{Location, Problem, ProblemKind};
 use super::schema::path_of;
 use super::yaml::{FILE_BYTES_MAX, Node};
-use super::{Beside, Read, Usual, read, sorted};
+use super::{Beside, Read, Usual, read, read_members, sorted};
 use crate::skills::Skill;
+use crate::source::Name;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -142,6 +143,8 @@ pub struct Definitions {
     pub sound: Vec<DefinitionFolder>,
     /// Problems, by file and location.
     pub problems: Vec<Problem>,
+    /// Organisations and slugs of the agents of folders with problems, where they are known.
+    names: BTreeMap<String, Name>,
 }
 
 impl Definitions {
@@ -155,19 +158,26 @@ impl Definitions {
         let names = self.problems.iter().filter_map(|problem| problem.file.split('/').next());
         names.filter(|name| !sound.contains(*name)).collect()
     }
+
+    /// Returns the names of the folders without a sound definition, with those of their agents where
+    /// they are known.
+    pub(crate) fn broken_names(&self) -> BTreeMap<String, Option<Name>> {
+        let known = |folder: &str| (folder.to_owned(), self.names.get(folder).cloned());
+        self.broken().into_iter().map(known).collect()
+    }
 }
 
 impl From<Vec<DefinitionFolder>> for Definitions {
     fn from(sound: Vec<DefinitionFolder>) -> Self {
-        Self { sound, problems: Vec::new() }
+        Self { sound, ..Self::default() }
     }
 }
 
 impl From<Result<DefinitionFolder, Vec<Problem>>> for Definitions {
     fn from(read: Result<DefinitionFolder, Vec<Problem>>) -> Self {
         match read {
-            Ok(folder) => Self { sound: vec![folder], problems: Vec::new() },
-            Err(problems) => Self { sound: Vec::new(), problems },
+            Ok(folder) => vec![folder].into(),
+            Err(problems) => Self { problems, ..Self::default() },
         }
     }
 }
@@ -197,15 +207,35 @@ pub fn read_definitions(root: &Path) -> Result<Definitions, Box<Problem>> {
     for path in folders {
         match read_folder(&path) {
             Ok(folder) => read.sound.push(folder),
-            Err(problems) => read.problems.extend(problems),
+            Err(problems) => {
+                read.names.extend(read_name(&path));
+                read.problems.extend(problems);
+            }
         }
     }
     let problems = check_together(&read.sound.iter().collect::<Vec<_>>());
     // A definition that reaches itself, or has the name of another one, is not sound either.
-    read.sound.retain(|folder| problems.iter().all(|problem| problem.file != folder.file));
+    let is_sound = |folder: &DefinitionFolder| problems.iter().all(|of| of.file != folder.file);
+    for folder in read.sound.extract_if(.., |folder| !is_sound(folder)) {
+        let name = folder.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        read.names.insert(name, (folder.definition.organization, folder.slug));
+    }
     read.problems.extend(problems);
     read.problems = sorted(read.problems);
     Ok(read)
+}
+
+/// Reads the name of a folder, and the organisation and the slug of its definition, which has problems.
+/// `None` if they cannot be read.
+fn read_name(path: &Path) -> Option<(String, Name)> {
+    let folder = path.file_name()?.to_string_lossy().into_owned();
+    let members = read_members(&read_file(path, AGENT).ok()??).ok()?;
+    let text = |key: &str| match members.get(key) {
+        None => Some(None),
+        Some(value) => value.as_str().map(|text| Some(text.to_owned())),
+    };
+    let slug = text("slug")?.unwrap_or_else(|| folder.clone());
+    Some((folder, (text("organization")?, slug)))
 }
 
 /// Reads the definition of one folder. The files of problems are relative to the parent of the
@@ -489,11 +519,14 @@ fn find<'a>(
 
 fn unknown_agents(folder: &DefinitionFolder, by_name: &ByName<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
+    let own = folder.definition.organization.as_deref();
     for (pointer, slug) in folder.definition.asks() {
         if find(by_name, folder, slug).is_none() {
             let problem = folder.problem(ProblemKind::UnknownAgent, &pointer).found(slug);
             let problem = problem.expected("the slug of an agent beside it");
-            problems.push(problem.nearest_of(slug, by_name.keys().map(|(_, slug)| *slug)));
+            // Agents of other organisations are none that it may ask, and not named.
+            let names = by_name.keys().filter(|(org, _)| org.is_none() || *org == own);
+            problems.push(problem.nearest_of(slug, names.map(|(_, slug)| *slug)));
         }
     }
     problems

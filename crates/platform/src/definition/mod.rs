@@ -58,6 +58,12 @@ pub fn read_definition(text: &str) -> Result<Definition, Vec<Problem>> {
     read(text, Vec::new(), Usual::default()).map(|read| read.definition)
 }
 
+/// Reads the members of a definition, without checks of them.
+fn read_members(text: &str) -> Result<serde_json::Value, Vec<Problem>> {
+    let node = Node::read(text).map_err(|problem| vec![*problem])?;
+    lift::lift_members(node, text).map(|node| node.to_json())
+}
+
 /// A key of a definition that is a file of its own.
 struct Beside {
     key: &'static str,

@@ -11,6 +11,7 @@ use weftwork_platform::{
     Agents, DefinitionFolder, Definitions, HostedAgents, NewRow, RowCondition, RowError, RowWriter,
     read_definitions, read_folder, read_texts,
 };
+use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{Sequence, SequenceWrite, StoreError};
 use weftwork_types::port::{DefinitionRefusal, NewDefinition, Platform};
 use weftwork_types::{OrgId, Principal, Timestamp};
@@ -183,6 +184,55 @@ async fn a_file_that_went_back_and_broke_stays_as_it_was() {
     assert_eq!(later.context(&Principal::local(), "golf").as_deref(), Some("First."));
 }
 
+/// A file that breaks brings back what files had, of its own organisation, and no row that was removed.
+#[tokio::test]
+async fn a_removed_row_does_not_stand_in_for_a_broken_file() {
+    let root = TempDir::new().expect("a folder");
+    let write = |folder: &str, text: &str| {
+        let folder = root.path().join(folder);
+        fs::create_dir_all(&folder).expect("is made");
+        fs::write(folder.join("agent.yaml"), text).expect("is written");
+    };
+    let read = || read_definitions(root.path()).expect("reads");
+    let bench = Bench::new([], []).await;
+    let acme = of_org("acme");
+    let local = Principal::local();
+    let of_acme = NewRow {
+        organization: Some("acme".to_owned()),
+        ..row("golf", "type: context\ncontext: Row of acme.\n")
+    };
+    bench.put(&of_acme).await.expect("sound");
+    bench.put(&row("golf", "type: context\ncontext: Row.\n")).await.expect("sound");
+    bench.remove(Some("acme"), "golf").await.expect("is there");
+    bench.remove(None, "golf").await.expect("is there");
+    write("golf", "type: contxt\n");
+    let later = async || {
+        let bench = Bench::over(Arc::clone(&bench.store), [], []).await;
+        bench.agents.reload(read());
+        bench.agents.keep_versions(&*bench.store, Timestamp(9)).await.expect("reads");
+        [bench.context(&local, "golf"), bench.context(&acme, "golf")]
+    };
+    bench.agents.reload(read());
+    bench.agents.keep_versions(&*bench.store, Timestamp(8)).await.expect("reads");
+    assert_eq!(bench.context(&local, "golf"), None);
+    assert_eq!(bench.context(&acme, "golf"), None);
+    assert_eq!(later().await, [None, None]);
+
+    // What files had stands in, also if a row had it before.
+    write("golf", "type: context\ncontext: Row.\n");
+    write("acme-golf", "slug: golf\norganization: acme\ntype: context\ncontext: File.\n");
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(later().await, [some("Row."), some("File.")]);
+    write("golf", "type: contxt\n");
+    assert_eq!(later().await, [some("Row."), some("File.")]);
+    // The file of one organisation breaks, and the one for all is deleted.
+    write("acme-golf", "slug: golf\norganization: acme\ntype: contxt\n");
+    fs::remove_dir_all(root.path().join("golf")).expect("is removed");
+    assert_eq!(later().await, [None, some("File.")]);
+    write("acme-golf", "slug: golf\norganization: other\ntype: contxt\n");
+    assert_eq!(later().await, [None, None]);
+}
+
 /// All wrong definitions have the same problems as texts and as files, with their lines.
 #[test]
 fn texts_have_the_problems_of_files() {
@@ -255,6 +305,28 @@ async fn a_row_is_checked_among_the_definitions_that_it_meets() {
     assert!(problems(refused).contains(":2:15: W1008"));
 }
 
+/// The slugs of another organisation are not offered for one that does not exist.
+#[tokio::test]
+async fn agents_of_other_organizations_are_not_named_in_problems() {
+    let bench = Bench::new([agent("everyone", "type: context\n")], []).await;
+    let of = |org: &str, slug: &str, text: &str| NewRow {
+        organization: Some(org.to_owned()),
+        ..row(slug, text)
+    };
+    bench.put(&of("acme", "merger-plan", "type: context\n")).await.expect("sound");
+    let asks =
+        |slug: &str| format!("type: context\nrequiresSubAgents: true\nsubAgentSlug: {slug}\n");
+    for (org, slug, nearest) in [
+        ("other", "merger-plans", None),
+        ("acme", "merger-plans", Some("merger-plan")),
+        ("other", "everyones", Some("everyone")),
+    ] {
+        let refused = bench.put(&of(org, "asking", &asks(slug))).await.expect_err("asks nobody");
+        let RowError::Problems { problems } = refused else { panic!("{refused}") };
+        assert_eq!(problems[0].nearest.as_deref(), nearest, "{org} {slug}");
+    }
+}
+
 /// The names of both are in the error, whichever comes second.
 #[tokio::test]
 async fn one_name_as_a_row_and_as_a_file_is_an_error() {
@@ -269,6 +341,16 @@ async fn one_name_as_a_row_and_as_a_file_is_an_error() {
     let text = problems(refused);
     assert!(text.starts_with("golf/agent.yaml:1:1: W1009"), "{text}");
     assert!(text.contains(&*folder.join("agent.yaml").to_string_lossy()), "{text}");
+    // A client is not told where the files of the server are.
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let slug = Some("golf".to_owned());
+    let new = NewDefinition { slug, files: files("type: context\n"), ..NewDefinition::default() };
+    let refused = platform.put_definition(&Principal::local(), new).await.expect_err("is a file");
+    let DefinitionRefusal::Taken { text, problem } = refused else { panic!("{refused:?}") };
+    for shown in [text, problem.to_string()] {
+        assert!(shown.contains("a file of the server"), "{shown}");
+        assert!(!shown.contains(&*root.path().to_string_lossy()), "{shown}");
+    }
     // Another organisation may have the slug.
     let own = NewRow { organization: Some("acme".to_owned()), ..row("golf", "type: context\n") };
     bench.put(&own).await.expect("another name");
@@ -346,15 +428,39 @@ async fn a_write_may_require_that_there_is_no_row_or_a_version() {
     assert_eq!(found, late.version());
 }
 
-/// A row that cannot be read costs itself alone.
+/// Each write is in service when it returns, whatever other reads were under way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_row_is_in_service_after_its_write_beside_other_writes() {
+    let folder = TempDir::new().expect("a folder");
+    let store = SqliteStore::open(folder.path().join("weft.db"), &Options::default());
+    let bench = Arc::new(Bench::over(Arc::new(store.expect("opens")), [], []).await);
+    let writers = (0..4).map(|writer| {
+        let bench = Arc::clone(&bench);
+        tokio::spawn(async move {
+            for number in 0..10 {
+                let slug = format!("agent-{writer}-{number}");
+                let new = row(&slug, &format!("type: context\ncontext: Text of {slug}.\n"));
+                bench.put(&new).await.expect("sound");
+                assert!(bench.context(&Principal::local(), &slug).is_some(), "{slug}");
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.expect("no panic");
+    }
+    assert_eq!(bench.agents.definitions(&Principal::local()).len(), 40);
+}
+
+/// A row or a choice that cannot be read costs itself alone.
 #[tokio::test]
 async fn a_row_that_cannot_be_read_leaves_the_others() {
     let bench = Bench::new([], []).await;
     bench.put(&row("golf", "type: context\n")).await.expect("sound");
     let who = Principal::new(OrgId::new("weft.agents").expect("an id"), "operator");
     let content = weftwork_store::Content::json(1, &json!({"slug": 7})).expect("JSON");
-    let write = SequenceWrite::replace(Sequence::new("agent_row", "*/broken"), content);
-    bench.store.write_sequences(&who, vec![write], Timestamp(1)).await.expect("writes");
+    let write = |kind| SequenceWrite::replace(Sequence::new(kind, "*/broken"), content.clone());
+    let writes = vec![write("agent_row"), write("agent_current")];
+    bench.store.write_sequences(&who, writes, Timestamp(1)).await.expect("writes");
     let other = Bench::over(Arc::clone(&bench.store), [], []).await;
     other.agents.keep_versions(&*bench.store, Timestamp(1)).await.expect("reads");
     let slugs: Vec<Value> =

@@ -14,7 +14,7 @@ use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use weftwork_types::port::{DefinitionRefusal, NewDefinition};
+use weftwork_types::port::{DefinitionRefusal, NewDefinition, RowCondition};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 
 /// Number of conversations of a page without a limit.
@@ -51,17 +51,17 @@ struct DefinitionBody {
     version: Option<String>,
 }
 
-impl DefinitionBody {
-    fn definition(self, slug: Option<String>) -> NewDefinition {
-        let Self { files, organization, version } = self;
-        NewDefinition { is_new: slug.is_none(), slug, organization, files, version }
-    }
-}
-
 /// Adds the row of an agent whose slug is that of the definition.
 async fn add(service: Service, body: Bytes) -> Result<Response> {
-    let new: DefinitionBody = body::read(&body)?;
-    Ok(match service.put_definition(new.definition(None)).await? {
+    let DefinitionBody { files, organization, version } = body::read(&body)?;
+    if version.is_some() {
+        return Err(ApiError::invalid(
+            "`version` is that of a row to be replaced, and `POST` adds one; leave it out, or use \
+             `PUT /agents/SLUG`",
+        ));
+    }
+    let new = NewDefinition { slug: None, organization, files, condition: RowCondition::New };
+    Ok(match service.put_definition(new).await? {
         Ok(agent) => (StatusCode::CREATED, Json(agent)).into_response(),
         Err(refusal) => refused(refusal),
     })
@@ -69,8 +69,10 @@ async fn add(service: Service, body: Bytes) -> Result<Response> {
 
 /// Adds or replaces the row of an agent.
 async fn replace(service: Service, Path(slug): Path<String>, body: Bytes) -> Result<Response> {
-    let new: DefinitionBody = body::read(&body)?;
-    Ok(match service.put_definition(new.definition(Some(slug))).await? {
+    let DefinitionBody { files, organization, version } = body::read(&body)?;
+    let condition = version.map_or(RowCondition::Any, RowCondition::Version);
+    let new = NewDefinition { slug: Some(slug), organization, files, condition };
+    Ok(match service.put_definition(new).await? {
         Ok(agent) => Json(agent).into_response(),
         Err(refusal) => refused(refusal),
     })

@@ -31,5 +31,7 @@ pub use journal::{
 pub use ledger::{Ledger, NoLedger};
 pub use manual_clock::ManualClock;
 pub use past::{Admission, Admitted, NewArtifact, PastCall};
-pub use platform::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
+pub use platform::{
+    AgentSummary, DefinitionRefusal, NewDefinition, Platform, RowCondition, TaskCaller,
+};
 pub use remote::{RemoteAddress, RemoteThreadRecord, RemoteThreads, RemoteUse};

@@ -90,10 +90,20 @@ pub struct NewDefinition {
     pub organization: Option<String>,
     /// Texts of the files by their names: `agent.yaml`, and those that it names.
     pub files: BTreeMap<String, String>,
-    /// `true` if there may be no row yet.
-    pub is_new: bool,
-    /// Beginning of the version that the row has; `None` for any.
-    pub version: Option<String>,
+    /// Condition of the write.
+    pub condition: RowCondition,
+}
+
+/// The condition under which a row is written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RowCondition {
+    /// There may be a row, which is replaced.
+    #[default]
+    Any,
+    /// There is no row.
+    New,
+    /// The row has the version with this beginning of the hash.
+    Version(String),
 }
 
 /// A change of a definition that was refused.
