@@ -235,7 +235,7 @@ impl<'n> FunctionHost<'n> {
                 }
             }
         };
-        self.seen("ctx.model", answer).await
+        self.seen("ctx.model", Box::pin(answer)).await
     }
 
     async fn read_deliverables(&self, id: Option<String>) -> Result<Value, HostError> {

@@ -30,7 +30,7 @@ pub use definition::{
     Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
     ExternalProtocol, ExternalTransport, FileText, FunctionTransport, Grant, HealthCheck, Llm,
     Location, Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, RunBudget,
-    Source, SourceKind, ToolMode, Transport, TransportKind, diff_lines, read_definition,
+    Source, SourceKind, ToolMode, Transport, TransportKind, diff_lines, is_within, read_definition,
     read_definitions, read_folder, read_texts, schema,
 };
 pub use mode::RequestError;

@@ -140,7 +140,7 @@ mod tests {
     fn a_client_that_cannot_be_made_is_an_error_of_its_requests_without_their_urls() {
         let config = Config { proxy: Some("no url".to_owned()), ..Config::in_memory() };
         assert!(config.egress().is_err());
-        let client = EgressOnDemand { config, client: OnceLock::new() };
+        let client = EgressOnDemand { config, make: Config::egress, client: OnceLock::new() };
         let request = EgressRequest::new(Method::Get, "https://models.example/v1?key=secret");
         let sent = futures_util::FutureExt::now_or_never(client.send(request)).expect("no wait");
         let error = sent.expect_err("no client").to_string();

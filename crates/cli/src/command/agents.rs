@@ -395,6 +395,14 @@ fn export(
     let not_written = |path: &Path, error: &std::io::Error| CliError::BadInput {
         reason: format!("{} cannot be written: {error}", path.display()),
     };
+    // Versions of earlier programs may name others; nothing is written before all names are sound.
+    if let Some(outside) =
+        version.files.iter().find(|file| !weftwork::platform::is_within(&file.path))
+    {
+        let reason =
+            format!("the definition has a file {:?}, which is not within a folder", outside.path);
+        return Err(CliError::BadInput { reason });
+    }
     std::fs::create_dir_all(folder).map_err(|error| not_written(folder, &error))?;
     let definition = [("agent.yaml", version.to_yaml())].into_iter();
     let files = version.files.iter().map(|file| (file.path.as_str(), file.text.clone()));

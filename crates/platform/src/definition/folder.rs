@@ -252,6 +252,14 @@ pub fn read_folder(path: &Path) -> Result<DefinitionFolder, Vec<Problem>> {
     Ok(DefinitionFolder { path: path.to_owned(), ..folder })
 }
 
+/// Returns `true` for a path that a folder may have below it, written as it is stored.
+#[must_use]
+pub fn is_within(path: &str) -> bool {
+    let is_name = |name: &str| !matches!(name, "" | "." | "..");
+    let is_plain = |char: char| !char.is_control() && char != '\\' && char != ':';
+    path.split('/').all(is_name) && path.chars().all(is_plain)
+}
+
 /// Reads a definition from the texts of its files, by their names: `agent.yaml`, and those that it
 /// names. They are checked as the files of a folder are. A definition without the key has this
 /// organisation.
@@ -273,6 +281,17 @@ pub fn read_texts(
         let problem = problem.in_file(&path_of_file(AGENT));
         let problem = problem.found(format!("{bytes} bytes in all files"));
         return Err(vec![problem.expected(format!("at most {TEXTS_BYTES_MAX} bytes"))]);
+    }
+    let outside = texts.keys().filter(|name| !is_within(name));
+    let problems: Vec<_> = outside
+        .map(|name| {
+            let problem = Problem::new(ProblemKind::Unreadable, Location::START);
+            let problem = problem.in_file(&path_of_file(AGENT)).found(name);
+            problem.expected("a path within the folder, such as `texts/style.md`")
+        })
+        .collect();
+    if !problems.is_empty() {
+        return Err(sorted(problems));
     }
     let folder = read_definition_files(Files::Texts(texts), Usual { slug, organization })?;
     let named = |name: &str| {

@@ -18,7 +18,7 @@ pub use file::{
 };
 pub(crate) use folder::{DEFINITIONS_MAX, check_among};
 pub use folder::{
-    DefinitionFolder, Definitions, FileText, read_definitions, read_folder, read_texts,
+    DefinitionFolder, Definitions, FileText, is_within, read_definitions, read_folder, read_texts,
 };
 pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};

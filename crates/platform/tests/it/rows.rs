@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use weftwork_models::scripted::Step;
 use weftwork_platform::{
-    Agents, DefinitionFolder, Definitions, HostedAgents, NewRow, RowCondition, RowError, RowWriter,
-    read_definitions, read_folder, read_texts,
+    Agents, DefinitionFolder, Definitions, HostedAgents, NewRow, Problem, RowCondition, RowError,
+    RowWriter, read_definitions, read_folder, read_texts,
 };
 use weftwork_sqlite::{Options, SqliteStore};
 use weftwork_store::{Sequence, SequenceWrite, StoreError};
@@ -466,4 +466,33 @@ async fn a_row_that_cannot_be_read_leaves_the_others() {
     let slugs: Vec<Value> =
         other.agents.summaries(&Principal::local()).iter().map(|of| json!(of.slug)).collect();
     assert_eq!(slugs, ["golf"]);
+}
+
+/// A name of a row's file is written to a disk when the row is exported.
+#[test]
+fn names_of_texts_that_leave_the_folder_are_refused() {
+    let outside = [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "a/../../x",
+        "../agent.yaml",
+        ".",
+        "a/./b",
+        "a//b",
+        "",
+        "a\0b",
+        "a\\b",
+        "c:x",
+    ];
+    for name in outside {
+        let text = format!("type: context\nsources: [{{kind: files, paths: [{}]}}]\n", json!(name));
+        let mut texts = files(&text);
+        texts.insert(name.to_owned(), "a".to_owned());
+        let found = read_texts(Some("golf"), Some("acme"), &texts).expect_err(name);
+        let is_named = |problem: &Problem| problem.expected.contains("within the folder");
+        assert!(found.iter().any(is_named), "{name:?}: {found:?}");
+    }
+    let mut texts = files("type: context\nsources: [{kind: files, paths: [a/b.md]}]\n");
+    texts.insert("a/b.md".to_owned(), "a".to_owned());
+    assert!(read_texts(Some("golf"), None, &texts).is_ok());
 }
