@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use weftwork_store::{
-    Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite, Store, StoreError,
+    Change, Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite, Store, StoreError,
 };
 use weftwork_types::canonical::Hash;
 use weftwork_types::port::RowCondition;
@@ -27,6 +27,17 @@ const CHANGES: &str = "agent_change";
 const OF_ROWS: &str = "rows";
 /// Key of the count of requests to read the files again.
 const OF_FILES: &str = "files";
+/// Kind of the sequences of what the rows of an organisation have written; the key is the
+/// organisation.
+const USAGE: &str = "agent_usage";
+/// Maximum number of rows of an organisation.
+const ROWS_MAX: usize = 200;
+/// Maximum number of versions that the rows of an organisation write.
+const VERSIONS_MAX: u64 = 2_000;
+/// Maximum size of these versions, in bytes.
+const VERSIONS_BYTES_MAX: u64 = 64 << 20;
+/// Number of attempts of a write while others write.
+const ATTEMPTS: usize = 5;
 
 /// A row as stored.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,6 +50,14 @@ struct StoredRow {
     /// Subject that wrote the row.
     by: String,
     at: Timestamp,
+}
+
+/// Number and size of the versions that the rows of an organisation have written, as stored.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredUsage {
+    versions: u64,
+    bytes: u64,
 }
 
 /// A definition to be written as a row.
@@ -173,7 +192,8 @@ impl Agents {
     /// [follow](Self::follow) the store.
     ///
     /// # Errors
-    /// [`RowError::Problems`] of the definition, [`RowError::Taken`] if a file has its organisation and
+    /// [`RowError::Problems`] of the definition, or if the organisation has too many rows or versions,
+    /// [`RowError::Taken`] if a file has its organisation and
     /// slug, or the row should be new, [`StoreError::Conflict`] if the row has another version than
     /// expected, and errors of the store.
     pub async fn put_row(
@@ -183,6 +203,30 @@ impl Agents {
         now: Timestamp,
     ) -> Result<Arc<DefinitionFolder>, RowError> {
         let folder = self.check_row(row)?;
+        let who = operator()?;
+        for attempt in 1..=ATTEMPTS {
+            let writes = self.row_writes(store, row, &folder, now).await?;
+            match store.write_sequences(&who, writes, now).await {
+                // Another writer came first: its row is read, and the condition is checked again.
+                Err(StoreError::Conflict { .. }) if attempt < ATTEMPTS => {}
+                written => {
+                    written?;
+                    break;
+                }
+            }
+        }
+        self.read_rows(store).await?;
+        Ok(Arc::new(folder))
+    }
+
+    /// Returns the writes of a row, whose condition is fulfilled.
+    async fn row_writes(
+        &self,
+        store: &dyn Store,
+        row: &NewRow,
+        folder: &DefinitionFolder,
+        now: Timestamp,
+    ) -> Result<Vec<SequenceWrite>, RowError> {
         let org = folder.definition.organization.as_deref();
         let who = operator()?;
         let to = sequence_of(org, &folder.slug);
@@ -191,7 +235,7 @@ impl Agents {
         let present = present.last().map(SequenceRow::json::<StoredRow>).transpose()?;
         match (&row.condition, &present) {
             (RowCondition::New, Some(_)) => {
-                let problem = Box::new(folder.taken(describe_row(&folder)));
+                let problem = Box::new(folder.taken(describe_row(folder)));
                 return Err(RowError::Taken { problem });
             }
             (RowCondition::Version(expected), found) => {
@@ -200,7 +244,7 @@ impl Agents {
                 if !found.as_ref().is_some_and(is_it) {
                     let found = found.map(|hash| hash.chars().take(16).collect());
                     return Err(RowError::Store(StoreError::Conflict {
-                        location: describe_row(&folder),
+                        location: describe_row(folder),
                         expected: format!("version {expected}"),
                         found: found.unwrap_or_else(|| "no row".to_owned()),
                     }));
@@ -217,10 +261,12 @@ impl Agents {
         };
         let written = SequenceWrite::replace(to, Content::json(FORMAT, &stored)?);
         let mut writes = vec![written.expecting(version), count_rows(now)?];
-        writes.extend(self.version_write_if_new(store, &folder, now).await?);
-        store.write_sequences(&who, writes, now).await?;
-        self.read_rows(store).await?;
-        Ok(Arc::new(folder))
+        let new = self.version_write_if_new(store, folder, now).await?;
+        if let Some(org) = org {
+            writes.push(usage_write(store, folder, org, present.is_none(), new.as_ref()).await?);
+        }
+        writes.extend(new);
+        Ok(writes)
     }
 
     /// Checks a definition among the others, as it would be checked in a folder with them.
@@ -426,6 +472,48 @@ impl Agents {
         }
         Ok(self.version_of(org, slug, hash))
     }
+}
+
+/// The write that counts a version of an organisation, in which its rows are within their limits. It
+/// expects that no other row of the organisation is written meanwhile.
+async fn usage_write(
+    store: &dyn Store,
+    folder: &DefinitionFolder,
+    org: &str,
+    is_new: bool,
+    version: Option<&SequenceWrite>,
+) -> Result<SequenceWrite, RowError> {
+    let who = operator()?;
+    let refuse = |found: String, expected: String| {
+        Err(RowError::Problems { problems: vec![folder.too_large(found, expected)] })
+    };
+    let to = Sequence::new(USAGE, org);
+    let at = store.effect_version(&who, &to).await?;
+    let rows = store.sequence_rows(&who, SequenceQuery::of(to.clone(), 0)).await?;
+    let used = rows.last().map(SequenceRow::json::<StoredUsage>).transpose()?;
+    let StoredUsage { mut versions, mut bytes } = used.unwrap_or_default();
+    if is_new {
+        let first = key(Some(org), "");
+        let last = Some(format!("{first}~"));
+        let query = SequenceQuery { first, last, ..SequenceQuery::all(ROWS) };
+        let count = store.sequence_rows(&who, query).await?.len();
+        if count >= ROWS_MAX {
+            let found = format!("{count} agents of organisation {org} in the store");
+            return refuse(found, format!("at most {ROWS_MAX}; remove one that is not used"));
+        }
+    }
+    if let Some(Change::Replace(content)) = version.map(|write| &write.change) {
+        versions += 1;
+        bytes += content.bytes.len() as u64;
+        if versions > VERSIONS_MAX || bytes > VERSIONS_BYTES_MAX {
+            let found =
+                format!("{versions} versions of organisation {org} in the store, of {bytes} bytes");
+            let expected = format!("at most {VERSIONS_MAX}, of {VERSIONS_BYTES_MAX} bytes");
+            return refuse(found, expected);
+        }
+    }
+    let content = Content::json(FORMAT, &StoredUsage { versions, bytes })?;
+    Ok(SequenceWrite::replace(to, content).expecting(at))
 }
 
 async fn read_counts(store: &dyn Store) -> Result<Seen, StoreError> {

@@ -93,6 +93,11 @@ impl DefinitionFolder {
         self.problem(ProblemKind::BadValue, pointer).found(found).expected(expected)
     }
 
+    /// Creates the problem of a definition that exceeds a limit of its organisation.
+    pub(crate) fn too_large(&self, found: String, expected: String) -> Problem {
+        self.problem(ProblemKind::TooLarge, "").found(found).expected(expected)
+    }
+
     /// Creates the problem of a definition whose organisation and slug another one has, too.
     pub(crate) fn taken(&self, other: String) -> Problem {
         let problem = self.problem(ProblemKind::Twice, "/slug").found(&self.slug);

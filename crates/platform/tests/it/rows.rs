@@ -428,6 +428,46 @@ async fn a_write_may_require_that_there_is_no_row_or_a_version() {
     assert_eq!(found, late.version());
 }
 
+/// An organisation has at most 200 rows, and a size of versions; others are not affected.
+#[tokio::test]
+async fn an_organization_has_limits_of_rows_and_versions() {
+    let bench = Bench::new([], []).await;
+    let of = |org: &str, slug: &str, text: &str| NewRow {
+        organization: Some(org.to_owned()),
+        ..row(slug, text)
+    };
+    let sound = "type: context\n";
+    for number in 0..200 {
+        bench.put(&of("acme", &format!("a{number}"), sound)).await.expect("within the limit");
+    }
+    let refused = bench.put(&of("acme", "more", sound)).await.expect_err("is one too many");
+    assert_eq!(
+        problems(refused),
+        "more/agent.yaml:1:1: W1002: a limit is exceeded: found 200 agents of organisation acme in \
+         the store; expected at most 200; remove one that is not used"
+    );
+    bench.put(&of("acme", "a7", "type: context\ncontext: New.\n")).await.expect("is replaced");
+    bench.put(&of("other", "more", sound)).await.expect("another organisation");
+    bench.put(&row("more", sound)).await.expect("one for all");
+    bench.remove(Some("acme"), "a7").await.expect("is there");
+    bench.put(&of("acme", "more", sound)).await.expect("there is room");
+
+    let who = Principal::new(OrgId::new("weft.agents").expect("an id"), "operator");
+    for used in [json!({"versions": 2000, "bytes": 1}), json!({"versions": 1, "bytes": 64 << 20})] {
+        let content = weftwork_store::Content::json(1, &used).expect("JSON");
+        let write = SequenceWrite::replace(Sequence::new("agent_usage", "other"), content);
+        bench.store.write_sequences(&who, vec![write], Timestamp(1)).await.expect("writes");
+        let next = of("other", "next", "type: context\ncontext: Next.\n");
+        let refused = problems(bench.put(&next).await.expect_err("is one too many"));
+        assert!(
+            refused.contains("W1002") && refused.contains("at most 2000, of 67108864 bytes"),
+            "{refused}"
+        );
+        // A version that is there is no new one.
+        bench.put(&of("other", "more", sound)).await.expect("is written again");
+    }
+}
+
 /// Each write is in service when it returns, whatever other reads were under way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_row_is_in_service_after_its_write_beside_other_writes() {
