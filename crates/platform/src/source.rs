@@ -1,7 +1,7 @@
 //! The agents of a program: their definitions by organisation and slug, with all versions.
 
 use crate::agent::Agent;
-use crate::api::{ApiTool, Secrets, tool_name};
+use crate::api::{ApiTool, Secrets, tool_name, usual_policy};
 use crate::context::Template;
 use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions, Problem};
 use crate::mode::RequestError;
@@ -567,6 +567,7 @@ impl Agents {
             };
             tools = tools.with_shared(Arc::clone(tool));
         }
+        let mut usual = Policy::new();
         let transport = definition.transport.as_ref();
         if let Some(api) = transport.and_then(|transport| transport.api.as_ref()) {
             let secrets = Arc::clone(&services.secrets);
@@ -574,7 +575,9 @@ impl Agents {
                 Some(_) => &services.egress_of_organizations,
                 None => &services.egress,
             };
-            tools = tools.with(ApiTool::new(folder, api, secrets, Arc::clone(egress)));
+            let tool = ApiTool::new(folder, api, secrets, Arc::clone(egress));
+            usual = usual_policy(&tool).map_err(wrong)?;
+            tools = tools.with(tool);
         }
         let mut confirmed = Policy::builder();
         for name in &definition.requires_confirmation {
@@ -586,7 +589,7 @@ impl Agents {
             confirmed = confirmed.ask_human(name, "the definition of the agent requires it");
         }
         let confirmed = confirmed.build().map_err(wrong)?;
-        let policy = services.policy.for_tools(&tools).confirmed_by(confirmed);
+        let policy = services.policy.for_tools(&tools).then(usual).confirmed_by(confirmed);
         // A result becomes a deliverable, and is cut no earlier than that.
         let runner = ToolRunner::new(tools, policy).map_err(wrong)?;
         Ok(runner.result_bytes_max(CONTENT_BYTES_MAX - RESULT_BYTES_LEFT))

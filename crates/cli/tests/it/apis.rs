@@ -300,6 +300,24 @@ async fn a_server_that_fails_within_a_request_leaves_its_outcome_open() {
     assert_eq!(scene.ask(&["Order."])["content"], "ordered");
     let keys: Vec<_> = scene.server.received();
     assert_eq!(keys[0].header("idempotency-key"), keys[1].header("idempotency-key"));
+    // When the repetitions are used up, nobody knows what was done: a further request would have another key.
+    let definition = "endpoint: '{url}/orders', idempotency_header: Idempotency-Key, retries: 1";
+    let scene = Scene::new(definition, "", |_, _| fails(504, &[])).await;
+    assert_eq!(scene.ask(&["Order."])["metadata"]["status"], "input_required");
+    assert_eq!(scene.server.received().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_rule_what_reads_is_allowed_and_a_person_approves_the_rest() {
+    for (method, is_asked) in [("GET", false), ("POST", true), ("DELETE", true)] {
+        let definition = format!("endpoint: '{{url}}/x', method: {method}");
+        let scene = Scene::new(&definition, "", |_, _| answers(200, &json!("done"))).await;
+        let rules = r#"{"version": 1, "rules": []}"#;
+        std::fs::write(scene.home.path("rules.json"), rules).expect("written");
+        let found = scene.ask(&["Go."]);
+        assert_eq!(found["metadata"]["status"] == "input_required", is_asked, "{method}: {found}");
+        assert_eq!(scene.server.received().len(), usize::from(!is_asked), "{method}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

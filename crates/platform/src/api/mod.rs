@@ -7,4 +7,4 @@ mod tool;
 
 pub(crate) use credentials::Secrets;
 
-pub(crate) use tool::{ApiTool, tool_name};
+pub(crate) use tool::{ApiTool, tool_name, usual_policy};

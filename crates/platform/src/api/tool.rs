@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
-use weftwork_tools::{Tool, ToolContext, ToolError, ToolOutput, WHOLE};
+use weftwork_tools::{Policy, Tool, ToolBoxErrors, ToolContext, ToolError, ToolOutput, WHOLE};
 use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
 use weftwork_types::{BoxFuture, ErrorCode};
@@ -28,6 +28,17 @@ const DELAY: Duration = Duration::from_millis(500);
 const DELAY_MAX: Duration = Duration::from_secs(30);
 /// Most characters of the answer to a failed request in its error.
 const TEXT_CHARS_MAX: usize = 300;
+
+/// The rule for the tool of an API agent that holds if the operator has none: what only reads is allowed,
+/// and a person approves the rest.
+pub(crate) fn usual_policy(tool: &ApiTool) -> Result<Policy, ToolBoxErrors> {
+    let rule = Policy::builder();
+    match tool.spec.effect {
+        Effect::ReadOnly => rule.allow(&tool.spec.name),
+        _ => rule.ask_human(&tool.spec.name, "it changes something outside"),
+    }
+    .build()
+}
 
 /// Name of the tool of an API agent.
 pub(crate) fn tool_name(slug: &str) -> String {
@@ -61,7 +72,6 @@ impl ApiTool {
         let description = folder.definition.agent_card.description.clone();
         let slug = &folder.slug;
         let reads = matches!(method_of(api), Method::Get | Method::Head);
-        let recognised = reads || api.idempotency_header.is_some();
         let spec = ToolSpec {
             name: tool_name(slug),
             description: description.unwrap_or_default(),
@@ -76,10 +86,9 @@ impl ApiTool {
                 "required": ["body"],
             })),
             effect: if reads { Effect::ReadOnly } else { Effect::ExternalSideEffect },
-            on_unknown: match recognised {
-                true => UnknownOutcome::Idempotent,
-                false => UnknownOutcome::Ask,
-            },
+            // Also of an API that recognises a repeated request: a further request of the user has
+            // another key.
+            on_unknown: if reads { UnknownOutcome::Idempotent } else { UnknownOutcome::Ask },
             shown: Some(vec![WHOLE.to_owned()]),
             examples: Vec::new(),
         };
@@ -94,7 +103,7 @@ impl ApiTool {
     }
 
     fn retries(&self) -> u32 {
-        match self.spec.may_repeat() {
+        match self.spec.may_repeat() || self.api.idempotency_header.is_some() {
             true => self.api.retries.unwrap_or(RETRIES),
             false => 0,
         }

@@ -9,6 +9,7 @@ use super::transport::{Authentication, AuthenticationType, Grant, TransportKind}
 use super::yaml::Node;
 use crate::context::{NAMES, Template};
 use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use url::Url;
 use weftwork_schema::Checker;
@@ -180,12 +181,41 @@ impl Rules<'_> {
             self.check_grants(&function.grants);
         }
         if let Some(api) = &transport.api {
+            self.check_headers(&api.headers);
             self.check_endpoint("/transport/api/endpoint", &api.endpoint);
             self.check_authentication("/transport/api", api.authentication.as_ref());
         }
         if let Some(external) = &transport.external {
             self.check_endpoint("/transport/external/endpoint", &external.endpoint);
             self.check_authentication("/transport/external", external.authentication.as_ref());
+        }
+    }
+
+    /// Checks headers: those that say where and how a request is sent are not the definition's.
+    fn check_headers(&mut self, headers: &BTreeMap<String, String>) {
+        const FIXED: [&str; 8] = [
+            "authorization",
+            "connection",
+            "content-length",
+            "content-type",
+            "cookie",
+            "host",
+            "proxy-authorization",
+            "transfer-encoding",
+        ];
+        for (name, value) in headers {
+            let pointer = format!("/transport/api/headers/{name}");
+            let is_token = |char: char| char.is_ascii_alphanumeric() || char == '-' || char == '_';
+            if name.is_empty() || !name.chars().all(is_token) {
+                self.report(ProblemKind::BadValue, &pointer, "a name of letters, digits and `-`");
+            } else if FIXED.contains(&name.to_lowercase().as_str()) {
+                let expected =
+                    "another header: this one is set by `authentication`, `body` or the program";
+                self.report(ProblemKind::BadValue, &pointer, expected);
+            } else if value.contains("{{") || value.chars().any(char::is_control) {
+                let expected = "a text without placeholders and line breaks";
+                self.report(ProblemKind::BadValue, &pointer, expected);
+            }
         }
     }
 
@@ -225,6 +255,7 @@ impl Rules<'_> {
 
     fn check_endpoint(&mut self, pointer: &str, address: &str) {
         let expected = match Url::parse(address) {
+            _ if address.contains("{{") => "an address without placeholders",
             Ok(url) if !matches!(url.scheme(), "http" | "https") => "an address with http or https",
             Ok(url) if url.password().is_some() || !url.username().is_empty() => {
                 "an address without credentials, which are in the environment"

@@ -130,6 +130,7 @@ mod linux {
         libc::SYS_nanosleep,
         libc::SYS_getrandom,
         libc::SYS_gettid,
+        libc::SYS_getppid,
         libc::SYS_rt_sigaction,
         libc::SYS_rt_sigprocmask,
         libc::SYS_rt_sigreturn,

@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
+use std::os::unix::process::parent_id;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -79,8 +80,11 @@ pub(super) fn execute(script: Script, pipes: &mut Pipes) -> io::Result<Outcome<J
     let late = Rc::clone(&is_late);
     let begin = Instant::now();
     let most = Duration::from_millis(script.limits.timeout_ms);
+    let program = parent_id();
     runtime.set_interrupt_handler(Some(Box::new(move || {
-        late.set(begin.elapsed() >= most);
+        // A program that was killed reads no result.
+        let is_left = parent_id() != program;
+        late.set(is_left || begin.elapsed() >= most);
         late.get()
     })));
     let ended = context.with(|ctx| Run { ctx, script: &script, is_late }.run(pipes));
