@@ -198,6 +198,14 @@ pub(crate) async fn act(
     let record = records.read(&at).await?;
     let agent = record.current_version()?.agent.clone();
     let form = (forms.of)(agent.as_deref())?;
+    let adds = matches!(
+        action,
+        RecordAction::Edit | RecordAction::CopyVersion | RecordAction::MergeVersions
+    );
+    // A request that is repeated has the version that it added before.
+    if let Some(added) = records.added_under_key(&record).filter(|_| adds) {
+        return shown(records, &record, Some(added)).await;
+    }
     let record = match action {
         RecordAction::Read => return shown(records, &record, version).await,
         RecordAction::Edit => {

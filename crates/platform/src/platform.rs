@@ -426,7 +426,7 @@ impl HostedAgents {
         request: RecordRequest<'_>,
     ) -> TaskResponse {
         let RecordRequest { kind, action, agent, payload, key } = request;
-        let records = self.records(who);
+        let records = self.records(who).under_key(key);
         let forms = Forms { agent, of: &|agent| self.agents.form(who, agent, kind) };
         let thread = &checked.thread;
         let new_id = match key {

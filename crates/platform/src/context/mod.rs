@@ -18,6 +18,7 @@ use crate::state::AgentState;
 use serde_json::{Map, Value, json};
 use weftwork_graph::{Ctx, NodeResult, Once, State};
 use weftwork_types::message::Role;
+use weftwork_types::task::Payload;
 
 /// Returns the instructions of an agent for a request: its purpose and its `context`, whose
 /// placeholders are filled. They are recorded, so that a node that is executed again asks its model
@@ -71,6 +72,18 @@ fn values(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> Value {
     ]);
     values.extend(agent.context.iter().flat_map(|context| context.own.clone()));
     Value::Object(values)
+}
+
+/// Checks that the records that a request names exist, before anything is paid or made.
+pub(crate) async fn check_named(agent: &Agent, payload: &Payload, ctx: &Ctx) -> NodeResult<()> {
+    let named =
+        [(RecordKind::Plan, &payload.plan_id), (RecordKind::Deliverable, &payload.deliverable_id)];
+    for (kind, id) in named {
+        if id.is_some() {
+            record_content(agent, kind, id.as_deref(), ctx).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the current version of a record of the conversation; of the newest one if none is named.

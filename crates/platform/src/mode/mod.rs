@@ -10,6 +10,7 @@ pub(crate) use plan::plan;
 
 use crate::agent::Agent;
 use crate::definition::Definition;
+use crate::records::TITLE_CHARS_MAX;
 use serde_json::Value;
 use weftwork_types::task::{Mode, Payload};
 
@@ -48,6 +49,15 @@ pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestErr
     };
     of_definition(&agent.slug, &agent.definition, mode)?;
     let payload = payload_of(input.get("payload"))?;
+    if let Some(title) = &payload.title
+        && title.chars().count() > TITLE_CHARS_MAX
+    {
+        return Err(RequestError::Member {
+            member: "payload.title",
+            found: format!("{} characters", title.chars().count()),
+            expected: format!("at most {TITLE_CHARS_MAX}"),
+        });
+    }
     if payload.orchestrate == Some(true) || payload.orchestration_action.is_some() {
         return Err(RequestError::NotBuilt { what: "orchestration" });
     }

@@ -10,9 +10,11 @@ use super::version::{
     ALL, Author, Event, NewVersion, RECORDS_MAX, VersionContent, check_length, version_writes,
     writes_unchecked,
 };
+use serde_json::json;
 use weftwork_store::{
     Change, Content, Metadata, SequenceQuery, SequenceRow, SequenceWrite, Store, StoreError,
 };
+use weftwork_types::canonical::hash;
 use weftwork_types::{Principal, ThreadId, Timestamp};
 
 /// Number of rows that are read at once to count records.
@@ -31,6 +33,8 @@ pub struct Records<'a> {
     pub(super) who: &'a Principal,
     now: Timestamp,
     cache: Option<&'a RecordCache>,
+    /// Key of the request that changes a record.
+    key: Option<&'a str>,
 }
 
 impl std::fmt::Debug for Records<'_> {
@@ -62,11 +66,29 @@ pub struct Merge {
     pub resolution: Option<String>,
 }
 
+/// Returns the part of the key of a content that a request with a key adds.
+fn unique_of_key(key: &str) -> String {
+    format!("key-{}", hash(&json!(key)))
+}
+
 impl<'a> Records<'a> {
+    /// Gives the changes the key of their request: a version that was added under it is not added again.
+    #[must_use]
+    pub fn under_key(self, key: Option<&'a str>) -> Self {
+        Self { key, ..self }
+    }
+
+    /// Returns the version of a record that was added under the key of the request.
+    pub(crate) fn added_under_key(&self, record: &Record) -> Option<u64> {
+        let unique = self.key.map(unique_of_key)?;
+        let added = record.versions.iter().find(|version| version.unique == unique)?;
+        Some(added.number)
+    }
+
     /// Creates the view of a principal at a time.
     #[must_use]
     pub fn new(store: &'a dyn Store, who: &'a Principal, now: Timestamp) -> Self {
-        Self { store, who, now, cache: None }
+        Self { store, who, now, cache: None, key: None }
     }
 
     /// Lets reads of single records begin with what this process read before.
@@ -230,7 +252,7 @@ impl<'a> Records<'a> {
                 parent: Some(edited),
                 merge_of: None,
             };
-            let unique = unique(&record);
+            let unique = self.unique(&record);
             let writes = version_writes(at, &new, form, self.author(&unique))?;
             match self.write(&record, writes).await? {
                 Written::Done(record) => return Ok(record),
@@ -272,7 +294,7 @@ impl<'a> Records<'a> {
                 parent: Some(version),
                 merge_of: None,
             };
-            let unique = unique(&record);
+            let unique = self.unique(&record);
             let author = self.author(&unique);
             let writes = writes_unchecked(at, &new, copied.format, copied.kind, author)?;
             match self.write(&record, writes).await? {
@@ -318,7 +340,7 @@ impl<'a> Records<'a> {
         loop {
             let new = self.merged(&record, merge).await?;
             record.check_room()?;
-            let unique = unique(&record);
+            let unique = self.unique(&record);
             let writes = version_writes(at, &new, form, self.author(&unique))?;
             match self.write(&record, writes).await? {
                 Written::Done(record) => return Ok(record),
@@ -461,6 +483,15 @@ impl<'a> Records<'a> {
         self.who.subject.clone()
     }
 
+    /// Returns the part of a key that no other content of a record has. Of several writers of one
+    /// revision, one has effect, and so has one of several requests with one key.
+    fn unique(&self, record: &Record) -> String {
+        match self.key {
+            Some(key) => unique_of_key(key),
+            None => format!("v{}", record.revision + 1),
+        }
+    }
+
     fn author<'b>(&'b self, unique: &'b str) -> Author<'b> {
         Author { subject: &self.who.subject, at: self.now, unique }
     }
@@ -479,10 +510,4 @@ fn expect(writes: &mut [SequenceWrite], revision: u64) {
     if let Some(event) = writes.first_mut() {
         event.expected = Some(revision);
     }
-}
-
-/// Returns the part of a key that no other content of a record has. Of several writers of one
-/// revision, one has effect.
-fn unique(record: &Record) -> String {
-    format!("v{}", record.revision + 1)
 }

@@ -4,6 +4,7 @@ use super::Runner;
 use crate::agent::Agent;
 use crate::api::tool_name;
 use crate::call::{ReadyCall, call_one};
+use crate::context;
 use crate::definition::{AgentType, Transform, fill_in};
 use crate::deliver::{deliver, normalized};
 use crate::mode::payload_of;
@@ -43,6 +44,7 @@ async fn build(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
+    context::check_named(&agent, &payload, &ctx).await?;
     let scope = scope_of(&state, &payload, &ctx);
     let arguments = arguments_of(&agent, &scope)?;
     let call = ReadyCall { tool: tool_name(&agent.slug), arguments };

@@ -41,6 +41,7 @@ async fn build(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
+    context::check_named(&agent, &payload, &ctx).await?;
     let sub_agent = ask_sub_agent(&agent, &state, &ctx).await?;
     let skills = choose_skills(&agent, &state, &ctx).await?;
     let gathered = context::gather(&agent, &state, Fetched { sub_agent, skills }, &ctx).await?;

@@ -2,6 +2,7 @@
 
 use super::Runner;
 use crate::agent::Agent;
+use crate::context;
 use crate::definition::{AgentType, FunctionTransport};
 use crate::deliver::{deliver, normalized};
 use crate::function_host::FunctionHost;
@@ -49,6 +50,7 @@ async fn build(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
+    context::check_named(&agent, &payload, &ctx).await?;
     let usual = FunctionTransport::default();
     let transport = agent.definition.transport.as_ref();
     let function = transport.and_then(|transport| transport.function.as_ref()).unwrap_or(&usual);

@@ -3,6 +3,7 @@
 use super::Runner;
 use crate::agent::{Agent, system, warn};
 use crate::call::{ReadyCall, ToolCalled, call_all, results_of};
+use crate::context;
 use crate::definition::AgentType;
 use crate::deliver::{deliver, normalized};
 use crate::mode::{RequestError, payload_of};
@@ -41,6 +42,7 @@ async fn build(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
+    context::check_named(&agent, &payload, &ctx).await?;
     let specs = tools.specs()?;
     let asked = state.messages().iter().rev().find(|message| message.role == Role::User);
     let mut ready = Vec::new();

@@ -378,6 +378,46 @@ async fn a_repeated_request_has_the_first_answer_and_the_first_record() {
     let list = serde_json::from_value(json!({"action": "list"})).expect("a payload");
     let listed = asked.platform.record(&who, Mode::Build, id, &list).await;
     assert_eq!(listed.content.expect("a list").as_array().map(Vec::len), Some(1));
+
+    // Further versions, too.
+    let record = first.content.expect("a record")["id"].clone();
+    for (key, action, number) in [
+        ("k3", json!({"action": "edit", "content": "D"}), 2),
+        ("k4", json!({"action": "copy_version", "version": 1}), 3),
+        ("k3", json!({"action": "edit", "content": "D"}), 2),
+    ] {
+        let mut payload = action;
+        payload["deliverableId"] = record.clone();
+        let changed =
+            json!({"agent": "writer", "mode": "build", "conversationId": id, "payload": payload});
+        for _ in 0..3 {
+            let answer = asked.ask_as(&who, Some(key), changed.clone()).await;
+            let content = answer.content.unwrap_or_else(|| panic!("{key}: {:?}", answer.error));
+            assert_eq!(content["version"]["number"], number, "{key}: {content}");
+        }
+    }
+    let read = json!({"action": "read", "deliverableId": record});
+    let read = serde_json::from_value(read).expect("a payload");
+    let read = asked.platform.record(&who, Mode::Build, id, &read).await.content.expect("a record");
+    assert_eq!(read["versions"].as_array().map(Vec::len), Some(3), "{read}");
+}
+
+/// A run names records that exist, whatever client begins it: nothing is paid for before.
+#[tokio::test]
+async fn a_run_that_names_no_record_is_refused_before_the_model_is_asked() {
+    let asked = Asked::new([]).await;
+    for payload in [
+        json!({"planId": "00000000000000000000000000000000"}),
+        json!({"deliverableId": "00000000000000000000000000000000"}),
+        json!({"title": "x".repeat(5_000)}),
+    ] {
+        let input =
+            json!({"messages": [asked.bench.user("Make it")], "mode": "build", "payload": payload});
+        let ended = asked.bench.thread("writer", "t").start(input).await;
+        let is_completed = ended.is_ok_and(|ended| ended.output().is_ok());
+        assert!(!is_completed, "{payload}");
+        assert_eq!(asked.bench.requests().len(), 0, "{payload}");
+    }
 }
 
 /// The records of a thread that a client of another protocol made are reached by its id, by the subjects
