@@ -34,6 +34,21 @@ pub(crate) async fn deliver(
     Ok((agent.answer(Mode::Build, content, Some(&written)), text))
 }
 
+/// Returns the answer of a build and its text, also of one that failed: the run completes, and the calls
+/// that were made are part of its answer. An open question stops the node.
+pub(crate) fn answered(
+    agent: &Agent,
+    done: NodeResult<(Value, String)>,
+) -> NodeResult<(Value, String)> {
+    let error = match done {
+        Ok(delivered) => return Ok(delivered),
+        Err(error) => error,
+    };
+    let failure = error.try_into_fault()?;
+    let text = failure.message.clone();
+    Ok((agent.failed_answer(Mode::Build, &failure), text))
+}
+
 /// Returns a value as a deliverable of the agent has it: JSON, or a text.
 pub(crate) fn normalized(agent: &Agent, value: Value) -> Value {
     if agent.deliverable.format() == ContentFormat::Json {

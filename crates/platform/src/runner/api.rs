@@ -6,7 +6,7 @@ use crate::api::tool_name;
 use crate::call::{ReadyCall, call_one};
 use crate::context;
 use crate::definition::{AgentType, Transform, fill_in};
-use crate::deliver::{deliver, normalized};
+use crate::deliver::{answered, deliver, normalized};
 use crate::mode::payload_of;
 use crate::state::{AgentState, AgentStateUpdate};
 use serde_json::{Map, Value, json};
@@ -57,14 +57,7 @@ async fn build(
         Ok(Err(unfit)) => Err(unfit),
         Err(failure) => Err(failure.into()),
     };
-    let (mut answer, text) = match done {
-        Ok(delivered) => delivered,
-        Err(error) => {
-            let failure = error.try_into_fault()?;
-            let text = failure.message.clone();
-            (agent.failed_answer(Mode::Build, &failure), text)
-        }
-    };
+    let (mut answer, text) = answered(&agent, done)?;
     answer["metadata"]["tools"] = json!([called.shown()]);
     let message = Message::text(ctx.message_id(), Role::Assistant, text);
     Ok(AgentStateUpdate::new().messages([message]).answer(answer))

@@ -4,7 +4,7 @@ use super::Runner;
 use crate::agent::Agent;
 use crate::context;
 use crate::definition::{AgentType, FunctionTransport};
-use crate::deliver::{deliver, normalized};
+use crate::deliver::{answered, deliver, normalized};
 use crate::function_host::FunctionHost;
 use crate::mode::payload_of;
 use crate::state::{AgentState, AgentStateUpdate};
@@ -71,15 +71,7 @@ async fn build(
         }
         Err(error) => Err(fault_of(&error, &ctx)),
     };
-    let (mut answer, text) = match done {
-        Ok(delivered) => delivered,
-        // The run completes: the calls that were made are part of its answer.
-        Err(error) => {
-            let failure = error.try_into_fault()?;
-            let text = failure.message.clone();
-            (agent.failed_answer(Mode::Build, &failure), text)
-        }
-    };
+    let (mut answer, text) = answered(&agent, done)?;
     let called = host.called();
     if !called.is_empty() {
         answer["metadata"]["tools"] = Value::Array(called);

@@ -5,7 +5,7 @@ use crate::agent::{Agent, system, warn};
 use crate::call::{ReadyCall, ToolCalled, call_all, results_of};
 use crate::context;
 use crate::definition::AgentType;
-use crate::deliver::{deliver, normalized};
+use crate::deliver::{answered, deliver, normalized};
 use crate::mode::{RequestError, payload_of};
 use crate::state::{AgentState, AgentStateUpdate};
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weftwork_agents::Tools;
 use weftwork_graph::{Ctx, Deps, Graph, NodeResult, State};
 use weftwork_types::message::{Message, Role};
-use weftwork_types::task::{Mode, Payload, ToolRequest};
+use weftwork_types::task::{Payload, ToolRequest};
 use weftwork_types::tool::{ToolSpec, wire_name};
 
 /// Title of a deliverable whose request has none.
@@ -60,15 +60,7 @@ async fn build(
         }
         Err(failure) => Err(failure.into()),
     };
-    let (mut answer, text) = match done {
-        Ok(delivered) => delivered,
-        // The run completes: the calls that were made are part of its answer.
-        Err(error) => {
-            let failure = error.try_into_fault()?;
-            let text = failure.message.clone();
-            (agent.failed_answer(Mode::Build, &failure), text)
-        }
-    };
+    let (mut answer, text) = answered(&agent, done)?;
     answer["metadata"]["tools"] = called.iter().map(ToolCalled::shown).collect();
     if called.iter().any(ToolCalled::is_cut) {
         warn(&mut answer, "the result of a tool is longer than a deliverable may be, and was cut");
