@@ -84,7 +84,11 @@ impl Sandbox {
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (stdin, stdout) =
             pipes.ok_or_else(|| SandboxError::Start(io::ErrorKind::BrokenPipe.into()))?;
-        Ok(Process { child, stdin: Some(stdin), stdout })
+        Ok(Process {
+            child,
+            stdin: Some(stdin),
+            frames: Frames { from: stdout, buffer: Vec::new() },
+        })
     }
 }
 
@@ -92,7 +96,7 @@ impl Sandbox {
 struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
-    stdout: ChildStdout,
+    frames: Frames,
 }
 
 /// A call to the host that was answered.
@@ -142,13 +146,12 @@ impl Process {
         mut late: BoxFuture<'static, ()>,
     ) -> Result<Value, SandboxError> {
         let mut calls = FuturesOrdered::new();
-        let mut frames = Frames::default();
         let mut made = 0_u32;
         let mut sent_left = most.saturating_mul(SENT_FACTOR);
         let mut received_left = RECEIVED_BYTES_MAX;
         let ended = loop {
             tokio::select! {
-                frame = frames.next(&mut self.stdout, most), if calls.len() < AT_ONCE_MAX => {
+                frame = self.frames.next(most), if calls.len() < AT_ONCE_MAX => {
                     let frame = match frame {
                         Ok(frame) => frame,
                         Err(error) => break Err(self.ended(error).await),
@@ -173,7 +176,10 @@ impl Process {
                     }
                 }
                 Some(Answered { id, answer }) = calls.next() => {
-                    let reply = encoded(&ToProcess::Reply { id, answer })?;
+                    let reply = match encoded(&ToProcess::Reply { id, answer }) {
+                        Ok(reply) => reply,
+                        Err(error) => break Err(error),
+                    };
                     let Some(left) = received_left.checked_sub(reply.len()) else {
                         break Err(SandboxError::Limit { limit: LimitKind::Received });
                     };
@@ -194,7 +200,7 @@ impl Process {
     }
 
     async fn receive(&mut self, most: usize) -> Result<FromProcess, SandboxError> {
-        match Frames::default().next(&mut self.stdout, most).await {
+        match self.frames.next(most).await {
             Ok(frame) => serde_json::from_slice(&frame).map_err(|error| broken(&error.to_string())),
             Err(error) => Err(self.ended(error).await),
         }
@@ -213,14 +219,15 @@ impl Process {
 }
 
 /// The messages of a process, of which a part may have arrived when a reader stops waiting.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Frames {
+    from: ChildStdout,
     buffer: Vec<u8>,
 }
 
 impl Frames {
     /// Returns the next message. Cancel safe.
-    async fn next(&mut self, from: &mut ChildStdout, most: usize) -> io::Result<Vec<u8>> {
+    async fn next(&mut self, most: usize) -> io::Result<Vec<u8>> {
         loop {
             if let Some((length, rest)) = self.buffer.split_first_chunk::<4>() {
                 let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
@@ -233,7 +240,7 @@ impl Frames {
                     return Ok(frame);
                 }
             }
-            if from.read_buf(&mut self.buffer).await? == 0 {
+            if self.from.read_buf(&mut self.buffer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
@@ -256,7 +263,7 @@ async fn write_all(
 fn encoded(message: &ToProcess) -> Result<Vec<u8>, SandboxError> {
     let frame = frame::encode(message).map_err(|error| broken(&error.to_string()))?;
     match frame.len() > frame::MESSAGE_BYTES_MAX {
-        true => Err(SandboxError::Limit { limit: LimitKind::Memory }),
+        true => Err(SandboxError::Limit { limit: LimitKind::Received }),
         false => Ok(frame),
     }
 }

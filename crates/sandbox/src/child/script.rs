@@ -14,8 +14,8 @@ use std::os::unix::process::parent_id;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Parts of the language that code may use: no typed arrays, with which `Atomics` would come, and no proxies and weak
-/// references.
+/// Parts of the language that code may use: no typed arrays, with which `Atomics` would come, and no
+/// proxies and weak references.
 type Intrinsics = (
     intrinsic::Date,
     intrinsic::Eval,

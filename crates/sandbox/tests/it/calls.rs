@@ -138,6 +138,37 @@ async fn what_code_receives_is_limited() {
     assert!(matches!(found, SandboxError::Limit { limit: LimitKind::Received }), "{found}");
 }
 
+#[tokio::test]
+async fn an_answer_that_cannot_be_sent_lets_the_other_calls_end() {
+    let host = LargeFirst::default();
+    let code = "async function handler(input, ctx) {
+        await Promise.all([ctx.log('x'), ctx.tools('a'), ctx.tools('b')]);
+    }";
+    let found = run(&script(code), &host).await.expect_err("is stopped");
+    assert!(matches!(found, SandboxError::Limit { limit: LimitKind::Received }), "{found}");
+    let counts = [host.0.begun, host.0.ended].map(AtomicUsize::into_inner);
+    assert_eq!(counts, [2, 2]);
+}
+
+/// A host that is slow, and whose answer to `log` exceeds a message.
+#[derive(Debug, Default)]
+struct LargeFirst(Slow);
+
+impl Host for LargeFirst {
+    fn call(&self, member: String, args: Value) -> BoxFuture<'_, Result<Value, HostError>> {
+        if member != "log" {
+            return self.0.call(member, args);
+        }
+        Box::pin(async {
+            // The others have begun.
+            while self.0.begun.load(Ordering::SeqCst) < 2 {
+                tokio::task::yield_now().await;
+            }
+            Ok(Value::String("x".repeat(65 << 20)))
+        })
+    }
+}
+
 /// A host whose answers are large.
 #[derive(Debug)]
 struct Large;
