@@ -15,97 +15,93 @@ pub(crate) struct ReadyCall {
     pub(crate) arguments: Value,
 }
 
-/// A call as the answer has it.
+/// A call that ended.
 #[derive(Debug)]
 pub(crate) struct ToolCalled {
     tool: String,
     /// The arguments with which it was made, as they are shown.
     arguments: Value,
-    end: CallEnd,
-}
-
-/// The end of a call.
-#[derive(Debug)]
-enum CallEnd {
-    Done(Value),
-    Failed(Fault),
-    /// A call before it failed.
-    NotMade,
+    /// Its result as it is shown, or its failure.
+    pub(crate) result: Result<Value, Fault>,
 }
 
 impl ToolCalled {
-    /// The call with its end.
+    /// The call with its end, as the answer has it.
     pub(crate) fn shown(&self) -> Value {
-        let Self { tool, arguments, end } = self;
-        match end {
-            CallEnd::Done(result) => {
-                json!({"tool": tool, "arguments": arguments, "result": result})
-            }
-            CallEnd::Failed(fault) => {
+        let Self { tool, arguments, result } = self;
+        match result {
+            Ok(result) => json!({"tool": tool, "arguments": arguments, "result": result}),
+            Err(fault) => {
                 let error = json!({"code": fault.code, "message": fault.message});
                 json!({"tool": tool, "arguments": arguments, "error": error})
             }
-            CallEnd::NotMade => json!({"tool": tool, "arguments": arguments, "made": false}),
         }
     }
+}
 
-    /// Returns `true` for a result of which there is only the beginning.
+/// The calls of a build.
+#[derive(Debug, Default)]
+pub(crate) struct AllCalled {
+    /// Calls that ended, in the order of the request.
+    ended: Vec<ToolCalled>,
+    /// Calls behind one that failed, as the answer has them.
+    not_made: Vec<Value>,
+}
+
+impl AllCalled {
+    /// The calls as the answer has them.
+    pub(crate) fn shown(&self) -> Vec<Value> {
+        self.ended.iter().map(ToolCalled::shown).chain(self.not_made.iter().cloned()).collect()
+    }
+
+    /// Returns `true` if of a result there is only the beginning.
     pub(crate) fn is_cut(&self) -> bool {
-        let CallEnd::Done(Value::Object(members)) = &self.end else { return false };
-        members.len() == 2 && members.contains_key("cut") && members.contains_key("beginning")
+        self.ended.iter().any(|call| call.result.as_ref().is_ok_and(is_cut))
     }
 
-    /// The result of the call, or its failure.
-    pub(crate) fn result(&self) -> Result<Value, Fault> {
-        match &self.end {
-            CallEnd::Done(result) => Ok(result.clone()),
-            CallEnd::Failed(fault) => Err(fault.clone()),
-            CallEnd::NotMade => Ok(Value::Null),
-        }
+    /// Returns the results, or the first failure.
+    pub(crate) fn results(&self) -> Result<Vec<Value>, Fault> {
+        self.ended.iter().map(|call| call.result.clone()).collect()
     }
 
     fn has_failed(&self) -> bool {
-        matches!(self.end, CallEnd::Failed(_))
+        self.ended.iter().any(|call| call.result.is_err())
     }
 }
 
-/// Returns the results of calls, or the first failure.
-pub(crate) fn results_of(called: &[ToolCalled]) -> Result<Vec<Value>, Fault> {
-    let mut results = Vec::new();
-    for ToolCalled { end, .. } in called {
-        match end {
-            CallEnd::Done(result) => results.push(result.clone()),
-            CallEnd::Failed(fault) => return Err(fault.clone()),
-            CallEnd::NotMade => {}
-        }
-    }
-    Ok(results)
+/// Returns what stands for a result of which there is only the beginning.
+pub(crate) fn cut(beginning: &str) -> Value {
+    json!({"cut": true, "beginning": beginning})
 }
 
-/// Makes the calls in the order of the request, up to the first one that fails, or all at once. They
-/// have the order of the request.
+/// Returns `true` for what stands for a result of which there is only the beginning.
+pub(crate) fn is_cut(result: &Value) -> bool {
+    let Value::Object(members) = result else { return false };
+    members.len() == 2 && members.contains_key("cut") && members.contains_key("beginning")
+}
+
+/// Makes the calls in the order of the request, up to the first one that fails, or all at once.
 pub(crate) async fn call_all(
     agent: &Agent,
     tools: &Tools,
     ready: &[ReadyCall],
-) -> NodeResult<Vec<ToolCalled>> {
+) -> NodeResult<AllCalled> {
     if agent.definition.tool_mode == Some(ToolMode::Parallel) {
         // A question about one of them waits for the others: a call that began is not cut off.
-        let called = join_all(ready.iter().map(|call| call_one(tools, call))).await;
-        return called.into_iter().collect();
+        let ended = join_all(ready.iter().map(|call| call_one(tools, call))).await;
+        let ended = ended.into_iter().collect::<NodeResult<_>>()?;
+        return Ok(AllCalled { ended, not_made: Vec::new() });
     }
-    let mut called: Vec<ToolCalled> = Vec::new();
+    let mut all = AllCalled::default();
     for call in ready {
-        called.push(match called.iter().any(ToolCalled::has_failed) {
-            true => ToolCalled {
-                tool: call.tool.clone(),
-                arguments: tools.shown_args(&call.tool, &call.arguments)?,
-                end: CallEnd::NotMade,
-            },
-            false => call_one(tools, call).await?,
-        });
+        if all.has_failed() {
+            let arguments = tools.shown_args(&call.tool, &call.arguments)?;
+            all.not_made.push(json!({"tool": call.tool, "arguments": arguments, "made": false}));
+        } else {
+            all.ended.push(call_one(tools, call).await?);
+        }
     }
-    Ok(called)
+    Ok(all)
 }
 
 /// Makes a call. An open question stops the node.
@@ -118,14 +114,14 @@ pub(crate) fn call_one<'t>(
     let tool = call.tool.clone();
     async move {
         let called = called.await?;
-        let end = match called.result {
+        let result = match called.result {
             // What a deliverable has is shown to people.
-            Ok(result) => CallEnd::Done(result.shown.unwrap_or(result.value)),
+            Ok(result) => Ok(result.shown.unwrap_or(result.value)),
             Err(failure) => {
                 let error = NodeError::from(ToolCallError::Failed(failure));
-                CallEnd::Failed(error.try_into_fault()?)
+                Err(error.try_into_fault()?)
             }
         };
-        Ok(ToolCalled { tool, arguments: called.args, end })
+        Ok(ToolCalled { tool, arguments: called.args, result })
     }
 }

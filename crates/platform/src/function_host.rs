@@ -8,7 +8,7 @@ use crate::records::{RecordId, RecordKind, RecordRef, Records};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use weftwork_agents::Tools;
 use weftwork_graph::{Ctx, NodeError, NodeResult, Once};
@@ -97,15 +97,14 @@ impl<'n> FunctionHost<'n> {
         loop {
             self.has_changed.notified().await;
             let is_quiet = self.under_way.load(Ordering::SeqCst) == 0;
-            let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(error) = stopped.take_if(|_| is_quiet) {
+            if let Some(error) = self.stopped().take_if(|_| is_quiet) {
                 return error;
             }
         }
     }
 
-    fn has_to_stop(&self) -> bool {
-        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    fn stopped(&self) -> MutexGuard<'_, Option<NodeError>> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the calls of tools that ended, in the order of their ends; of many, the first ones and
@@ -138,10 +137,9 @@ impl<'n> FunctionHost<'n> {
             Err(error) => error,
         };
         match error.try_into_fault() {
-            Ok(Fault { code, message, .. }) => Some(Err(HostError { code, message })),
+            Ok(fault) => Some(Err(error_of(fault))),
             Err(stopped) => {
-                let mut kept = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.get_or_insert(stopped);
+                self.stopped().get_or_insert(stopped);
                 None
             }
         }
@@ -157,10 +155,7 @@ impl<'n> FunctionHost<'n> {
         let once = Once::new(member).id(number.to_string()).reads();
         let seen = self.ctx.once(once, async |_| match work.await {
             Ok(value) => Ok(Seen::Answer(value)),
-            Err(error) => {
-                let Fault { code, message, .. } = error.try_into_fault()?;
-                Ok(Seen::Error(HostError { code, message }))
-            }
+            Err(error) => Ok(Seen::Error(error_of(error.try_into_fault()?))),
         });
         match self.answered(seen.await) {
             Some(Ok(Seen::Answer(value))) => Ok(value),
@@ -180,17 +175,17 @@ impl<'n> FunctionHost<'n> {
             if !known.contains(&tool) {
                 let known = known.join(", ");
                 let unknown = RequestError::Tool { agent: self.agent.slug.clone(), tool, known };
-                return Err(error_of(&unknown.fault()));
+                return Err(error_of(unknown.fault()));
             }
             Ok(ReadyCall { tool, arguments: Value::Object(arguments) })
         })();
         // Nothing further begins once a person has to be asked.
-        if self.has_to_stop() {
+        if self.stopped().is_some() {
             return Box::pin(std::future::pending());
         }
         let call = match call {
             Ok(call) => call,
-            Err(error) => return Box::pin(std::future::ready(Err(error))),
+            Err(error) => return at_once(Err(error)),
         };
         // It gets its number here, in the order of the code, and not when it is polled.
         let made = call_one(self.tools, &call);
@@ -201,7 +196,7 @@ impl<'n> FunctionHost<'n> {
             self.has_changed.notify_one();
             let Some(called) = called else { return std::future::pending().await };
             let called = called?;
-            let result = called.result().map_err(|fault| error_of(&fault));
+            let result = called.result.clone().map_err(error_of);
             self.called.lock().unwrap_or_else(PoisonError::into_inner).push(called);
             result
         })
@@ -276,14 +271,14 @@ impl Host for FunctionHost<'_> {
                 "`ctx.{member}` is not granted; `transport.function.grants` of the definition names what is"
             );
             let error = HostError { code: "W1055".to_owned(), message };
-            return Box::pin(std::future::ready(Err(error)));
+            return at_once(Err(error));
         }
         match member.as_str() {
             "tools" => self.call_tool(args),
             "model" => Box::pin(self.ask_model(args)),
             "emit" => {
                 self.ctx.emit(args.take());
-                Box::pin(std::future::ready(Ok(Value::Null)))
+                at_once(Ok(Value::Null))
             }
             "log" => {
                 let line = match args.take() {
@@ -293,15 +288,20 @@ impl Host for FunctionHost<'_> {
                 let line = self.ctx.calls().hidden.shape(&line);
                 let line: String = line.chars().take(LINE_CHARS_MAX).collect();
                 tracing::info!(agent = self.agent.slug, line, "a function agent logs");
-                Box::pin(std::future::ready(Ok(Value::Null)))
+                at_once(Ok(Value::Null))
             }
             "deliverables.list" => Box::pin(self.read_deliverables(None)),
             _ => match args.text("ctx.deliverables.read", "the id of a deliverable") {
                 Ok(id) => Box::pin(self.read_deliverables(Some(id))),
-                Err(error) => Box::pin(std::future::ready(Err(error))),
+                Err(error) => at_once(Err(error)),
             },
         }
     }
+}
+
+/// An answer without a wait.
+fn at_once<'a>(answer: Result<Value, HostError>) -> Answer<'a> {
+    Box::pin(std::future::ready(answer))
 }
 
 /// The arguments of a call.
@@ -347,6 +347,6 @@ fn wrong(member: &'static str, found: &Value, expected: &str) -> HostError {
     HostError { code: "W1033".to_owned(), message }
 }
 
-fn error_of(fault: &Fault) -> HostError {
-    HostError { code: fault.code.clone(), message: fault.message.clone() }
+fn error_of(Fault { code, message, .. }: Fault) -> HostError {
+    HostError { code, message }
 }

@@ -39,8 +39,8 @@ pub use rows::{Followed, NewRow, RowError, RowWriter};
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};
 pub use versions::VersionInfo;
+pub use weftwork_sandbox::Sandbox;
+pub use weftwork_types::port::RowCondition;
 
 /// Types of the code of function agents in TypeScript.
 pub const FUNCTION_TYPES: &str = include_str!("function.d.ts");
-pub use weftwork_sandbox::Sandbox;
-pub use weftwork_types::port::RowCondition;

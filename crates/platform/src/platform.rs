@@ -44,8 +44,11 @@ struct Checked {
 
 /// A request for records.
 struct RecordRequest<'a> {
+    mode: Mode,
     kind: RecordKind,
     action: RecordAction,
+    conversation: &'a str,
+    thread: &'a ThreadId,
     /// Agent that is asked; `None` for a request to no agent.
     agent: Option<&'a str>,
     payload: &'a Payload,
@@ -406,29 +409,27 @@ impl HostedAgents {
             Action::Record(kind, action) => {
                 let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
                 let act = RecordRequest {
+                    mode,
                     kind,
                     action,
+                    conversation: &checked.conversation,
+                    thread: &checked.thread,
                     agent: Some(slug),
                     payload: &request.payload,
                     key: by.idempotency_key.as_deref(),
                 };
-                return self.act(&by.principal, &checked, act).await;
+                return self.act(&by.principal, act).await;
             }
         };
         done.unwrap_or_else(|fault| failure(mode, &fault, Map::new()))
     }
 
     /// Reads or changes records. A conversation is opened for its first record.
-    async fn act(
-        &self,
-        who: &Principal,
-        checked: &Checked,
-        request: RecordRequest<'_>,
-    ) -> TaskResponse {
-        let RecordRequest { kind, action, agent, payload, key } = request;
+    async fn act(&self, who: &Principal, request: RecordRequest<'_>) -> TaskResponse {
+        let RecordRequest { mode, kind, action, conversation, thread, .. } = request;
+        let RecordRequest { agent, payload, key, .. } = request;
         let records = self.records(who).under_key(key);
         let forms = Forms { agent, of: &|agent| self.agents.form(who, agent, kind) };
-        let thread = &checked.thread;
         let new_id = match key {
             Some(key) => RecordId::derived(&["weft:request", key]),
             None => RecordId::derived(&[&format!("{:032x}", self.runtime.clock().unique())]),
@@ -436,23 +437,23 @@ impl HostedAgents {
         if action == RecordAction::Create {
             // A refused record leaves no conversation.
             if let Err(error) = action::check_create(kind, thread, payload, &new_id, forms) {
-                return failure(checked.mode, &error.fault(), Map::new());
+                return failure(mode, &error.fault(), Map::new());
             }
             let new = NewConversation {
-                id: checked.conversation.clone(),
+                id: conversation.to_owned(),
                 title: payload.title.clone(),
                 agent: agent.map(str::to_owned),
                 graph: None,
             };
             if let Err(fault) = self.open(who, new).await {
-                return failure(checked.mode, &fault, Map::new());
+                return failure(mode, &fault, Map::new());
             }
         }
         match action::act(&records, kind, action, thread, payload, new_id, forms).await {
             Ok(content) => {
                 let mut metadata = Map::new();
-                metadata.insert("conversationId".to_owned(), checked.conversation.clone().into());
-                TaskResponse::success(checked.mode, content, metadata)
+                metadata.insert("conversationId".to_owned(), conversation.into());
+                TaskResponse::success(mode, content, metadata)
             }
             Err(error) => {
                 let mut metadata = Map::new();
@@ -465,7 +466,7 @@ impl HostedAgents {
                     }
                     _ => {}
                 }
-                failure(checked.mode, &error.fault(), metadata)
+                failure(mode, &error.fault(), metadata)
             }
         }
     }
@@ -531,12 +532,17 @@ impl Platform for HostedAgents {
                 Ok(agent) => agent,
                 Err(error) => return refused(error.fault()),
             };
-            let conversation = conversation.to_owned();
-            let action_of = Action::Record(kind, action);
-            let checked = Checked { mode, action: action_of, conversation, thread };
-            let agent = agent.as_deref();
-            let request = RecordRequest { kind, action, agent, payload, key: None };
-            self.act(who, &checked, request).await
+            let request = RecordRequest {
+                mode,
+                kind,
+                action,
+                conversation,
+                thread: &thread,
+                agent: agent.as_deref(),
+                payload,
+                key: None,
+            };
+            self.act(who, request).await
         })
     }
 

@@ -193,9 +193,9 @@ impl Agents {
     ///
     /// # Errors
     /// [`RowError::Problems`] of the definition, or if the organisation has too many rows or versions,
-    /// [`RowError::Taken`] if a file has its organisation and
-    /// slug, or the row should be new, [`StoreError::Conflict`] if the row has another version than
-    /// expected, and errors of the store.
+    /// [`RowError::Taken`] if a file has its organisation and slug, or the row should be new,
+    /// [`RowError::Forbidden`], [`StoreError::Conflict`] if the row has another version than expected,
+    /// and errors of the store.
     pub async fn put_row(
         &self,
         store: &dyn Store,

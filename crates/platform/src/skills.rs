@@ -4,11 +4,10 @@
 use crate::agent::{Agent, system};
 use crate::context::{Piece, front_matter};
 use crate::definition::FileText;
-use crate::state::AgentState;
+use crate::state::{AgentState, last_request};
 use serde_json::json;
 use std::fmt::Write;
 use weftwork_graph::{Ctx, NodeResult, State};
-use weftwork_types::message::Role;
 
 /// Name of the file of a skill.
 pub(crate) const SKILL: &str = "SKILL.md";
@@ -70,7 +69,7 @@ pub(crate) async fn choose_skills(
         "required": ["skills"],
         "additionalProperties": false,
     });
-    let asked = state.messages().iter().rev().find(|message| message.role == Role::User);
+    let asked = last_request(state);
     let messages = [system(text)?].into_iter().chain(asked.cloned()).collect();
     let chosen = agent.ask_value(messages, &schema, ctx).await?;
     let chosen = chosen["skills"].as_array().cloned().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The agents of a program: their definitions by organisation and slug, with all versions.
 
 use crate::agent::Agent;
-use crate::api::{ApiTool, Secrets, tool_name, usual_policy};
+use crate::api::{ApiTool, Secrets, usual_policy};
 use crate::context::Template;
 use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions, Problem};
 use crate::mode::RequestError;
@@ -54,7 +54,8 @@ pub struct Services {
     /// Way of the requests of API agents of organisations, which reach no address that the operator
     /// allows to itself.
     pub egress_of_organizations: Arc<dyn Egress>,
-    /// Function that returns the secret of a name, for a definition of an organisation or of all.
+    /// Function that returns the secret of a name, for a definition of an organisation or of all; the
+    /// error is the reason why there is none.
     pub secrets: Arc<Secrets>,
 }
 
@@ -581,11 +582,6 @@ impl Agents {
         }
         let mut confirmed = Policy::builder();
         for name in &definition.requires_confirmation {
-            // A misspelt name would leave a call without its confirmation.
-            if definition.agent_type == AgentType::Api && *name != tool_name(&folder.slug) {
-                let agent = folder.slug.clone();
-                return Err(RequestError::MissingTool { agent, tool: name.clone() }.into());
-            }
             confirmed = confirmed.ask_human(name, "the definition of the agent requires it");
         }
         let confirmed = confirmed.build().map_err(wrong)?;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use weftwork_graph::{List, State};
-use weftwork_types::message::Message;
+use weftwork_types::message::{Message, Role};
 
 /// The state of an agent that is defined in a file: all have the same one, so that a thread can be
 /// continued by another agent, or by another version of its own.
@@ -26,4 +26,9 @@ pub struct AgentState {
     /// Answer of the last run: its mode, its content, and what is known of it.
     #[channel(last_value)]
     pub answer: Value,
+}
+
+/// Returns the last message of the user.
+pub(crate) fn last_request(state: &State<AgentState>) -> Option<&Message> {
+    state.messages().iter().rev().find(|message| message.role == Role::User)
 }

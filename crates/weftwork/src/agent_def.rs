@@ -46,8 +46,8 @@ impl AgentDef {
         Self { is_defined: true, ..Self::new(id, make) }
     }
 
-    /// Returns `true` if the agent is defined in a file or a row: its graph has versions, and organisations may
-    /// have their own.
+    /// Returns `true` if the agent is defined in a file or a row: its graph has versions, and
+    /// organisations may have their own.
     #[must_use]
     pub fn is_defined(&self) -> bool {
         self.is_defined

@@ -57,17 +57,23 @@ impl Config {
 }
 
 /// Returns a secret that a definition names: a variable of the environment. Those of an organisation have
-/// its name in front, so that its definitions read no secret of the operator or of another one.
-fn secret_of(organization: Option<&str>, name: &str) -> Option<String> {
+/// its name in front, so that its definitions read no secret of the operator or of another one. The error
+/// is the reason why there is none.
+fn secret_of(organization: Option<&str>, name: &str) -> Result<String, String> {
     let variable = match organization {
         None => name.to_owned(),
         // Other names could be told apart only by characters that variables do not have.
         Some(org) if org.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit()) => {
             format!("ORG_{}_{name}", org.to_ascii_uppercase())
         }
-        Some(_) => return None,
+        Some(org) => {
+            return Err(format!(
+                "the organisation {org} can have no secret: its name has other characters than small letters and digits"
+            ));
+        }
     };
-    std::env::var(variable).ok()
+    let secret = std::env::var(&variable).ok().filter(|secret| !secret.is_empty());
+    secret.ok_or_else(|| format!("the variable `{variable}` has no secret; set it for the program"))
 }
 
 impl AgentDef {

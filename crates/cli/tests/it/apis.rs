@@ -349,6 +349,8 @@ async fn a_request_that_was_made_is_part_of_the_answer_whatever_is_made_of_it() 
     let scene = Scene::new(definition, "", move |_, _| large()).await;
     let found = scene.ask(&["Order."]);
     assert_eq!(found["content"]["cut"], true);
+    let warnings = found["metadata"]["warnings"].to_string();
+    assert!(warnings.contains("longer than a deliverable may be"), "{found}");
 }
 
 /// A person may answer in place of an API.
@@ -367,7 +369,39 @@ async fn an_answer_of_a_person_is_the_result() {
     // A misspelt confirmation is no confirmation, and refused.
     let other = "requires_confirmation: [api/shpo]";
     let scene = Scene::new(definition, other, |_, _| answers(200, &json!("ordered"))).await;
-    let refused = scene.ask(&["Order."]);
-    assert_eq!(refused["success"], false, "{refused}");
+    let refused = scene.weft(&["agents", "run", "shop", "Order."]);
+    assert_eq!(refused.status, Some(2), "{refused:?}");
+    let refused = scene.weft(&["agents", "check"]);
+    assert_eq!(refused.status, Some(1), "{refused:?}");
+    assert!(refused.out.contains("expected `api/shop`"), "{refused:?}");
+    assert_eq!(scene.server.received().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_is_no_object_is_refused_before_the_request() {
+    let definition = "endpoint: '{url}/search', method: GET";
+    for (more, given, found) in [
+        ("request_transform: 'about {{message}}'", None, "it makes a text"),
+        ("request_transform: ['{{message}}']", None, "it makes a list"),
+        ("", Some("[1, 2]"), "the input is a list"),
+    ] {
+        let scene = Scene::new(definition, more, |_, _| answers(200, &json!([]))).await;
+        let input = given.map(|given| ["--input", given]);
+        let args = [&["Tea"][..], input.as_ref().map_or(&[], |input| &input[..])].concat();
+        let refused = scene.ask(&args);
+        assert_eq!(refused["metadata"]["code"], "W1062", "{more}: {refused}");
+        let reason = refused["error"].as_str().expect("a text");
+        assert!(reason.ends_with(found), "{more}: {refused}");
+        assert_eq!(scene.server.received().len(), 0, "{more}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_secret_is_named_as_the_operator_has_to_set_it() {
+    let definition = "endpoint: '{url}/x', authentication: {type: bearer, secret: SHOP_KEY}";
+    let scene = Scene::new(definition, "", |_, _| answers(200, &json!("done"))).await;
+    let refused = scene.ask(&["Go."]);
+    assert_eq!(refused["metadata"]["code"], "W1061", "{refused}");
+    assert!(refused.to_string().contains("the variable `SHOP_KEY` has no secret"), "{refused}");
     assert_eq!(scene.server.received().len(), 0);
 }

@@ -85,7 +85,8 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-fn kind_of(value: &Value) -> &'static str {
+/// Describes a value that is no object, in messages.
+pub(crate) fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Array(_) => "a list",
         Value::String(_) => "a text",

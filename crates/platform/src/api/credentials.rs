@@ -24,8 +24,9 @@ const TOKEN_SECONDS: u64 = 300;
 /// Header with the signature of a body.
 const SIGNATURE: &str = "x-signature-256";
 
-/// Function that returns a secret by its name, for a definition of an organisation or of all.
-pub(crate) type Secrets = dyn Fn(Option<&str>, &str) -> Option<String> + Send + Sync;
+/// Function that returns a secret by its name, for a definition of an organisation or of all. The error
+/// is the reason why there is none.
+pub(crate) type Secrets = dyn Fn(Option<&str>, &str) -> Result<String, String> + Send + Sync;
 
 /// The credentials of an API.
 pub(crate) struct Credentials {
@@ -35,8 +36,15 @@ pub(crate) struct Credentials {
     /// Name of the variable with the secret.
     variable: String,
     secrets: Arc<Secrets>,
-    /// Token of a client, with the time until which it is used.
-    token: Mutex<Option<(String, Timestamp)>>,
+    token: Mutex<Option<ClientToken>>,
+}
+
+/// A token of a client.
+#[derive(Clone)]
+struct ClientToken {
+    token: String,
+    /// Time until which it is used.
+    until: Timestamp,
 }
 
 impl fmt::Debug for Credentials {
@@ -93,12 +101,7 @@ impl Credentials {
         if self.of.kind == AuthenticationType::None {
             return Ok(Signed::default());
         }
-        let organization = self.organization.as_deref();
-        let secret = (self.secrets)(organization, &self.variable);
-        let secret = secret.filter(|secret| !secret.is_empty());
-        let secret = secret.ok_or_else(|| {
-            format!("the variable `{}` has no secret; set it for the program", self.variable)
-        })?;
+        let secret = (self.secrets)(self.organization.as_deref(), &self.variable)?;
         if secret.contains(['\r', '\n', '\0']) {
             return Err(format!("the secret of `{}` has a line break", self.variable));
         }
@@ -131,10 +134,8 @@ impl Credentials {
         clock: &dyn Clock,
     ) -> Result<String, String> {
         let known = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((token, until)) = known
-            && clock.now() < until
-        {
-            return Ok(token);
+        if let Some(known) = known.filter(|known| clock.now() < known.until) {
+            return Ok(known.token);
         }
         let endpoint = self.of.token_endpoint.as_deref().unwrap_or_default();
         let mut request = EgressRequest::new(Method::Post, endpoint);
@@ -165,7 +166,7 @@ impl Credentials {
         let seconds = token.expires_in.as_u64().or(written).unwrap_or(TOKEN_SECONDS);
         let valid = Duration::from_secs(seconds).saturating_sub(TOKEN_MARGIN);
         let until = clock.now().plus(valid);
-        let kept = (token.access_token.clone(), until);
+        let kept = ClientToken { token: token.access_token.clone(), until };
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         Ok(token.access_token)
     }

@@ -5,6 +5,6 @@ mod body;
 mod credentials;
 mod tool;
 
+pub(crate) use body::kind_of;
 pub(crate) use credentials::Secrets;
-
 pub(crate) use tool::{ApiTool, tool_name, usual_policy};

@@ -2,6 +2,7 @@
 
 use super::body::{Encoded, encode, pairs_of};
 use super::credentials::{Credentials, Secrets, Signed};
+use crate::call::cut;
 use crate::definition::{ApiTransport, BodyEncoding, DefinitionFolder};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 use weftwork_tools::{Policy, Tool, ToolBoxErrors, ToolContext, ToolError, ToolOutput, WHOLE};
-use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
+use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Redirects};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
 use weftwork_types::{BoxFuture, ErrorCode};
 
@@ -71,7 +72,7 @@ impl ApiTool {
         let organization = folder.definition.organization.as_deref();
         let description = folder.definition.agent_card.description.clone();
         let slug = &folder.slug;
-        let reads = matches!(method_of(api), Method::Get | Method::Head);
+        let reads = api.only_reads();
         let spec = ToolSpec {
             name: tool_name(slug),
             description: description.unwrap_or_default(),
@@ -112,7 +113,8 @@ impl ApiTool {
     async fn request(self, args: Value, context: ToolContext) -> Result<ToolOutput, ToolError> {
         let mut delay = DELAY;
         let mut renewed = false;
-        for attempt in 0.. {
+        let mut repeated = 0;
+        loop {
             let answered = match select(
                 Box::pin(self.attempt(&args, &context)),
                 context.clock().sleep(self.limit()),
@@ -139,13 +141,13 @@ impl ApiTool {
             };
             let wait =
                 failure.again.map(|asked| asked.max(delay)).filter(|wait| *wait <= DELAY_MAX);
-            let Some(wait) = wait.filter(|_| attempt < self.retries()) else {
+            let Some(wait) = wait.filter(|_| repeated < self.retries()) else {
                 return Err(failure.error);
             };
             context.clock().sleep(wait).await;
             delay = (delay * 2).min(DELAY_MAX);
+            repeated += 1;
         }
-        Err(ToolError::failed("no attempt was made"))
     }
 
     async fn attempt(&self, args: &Value, context: &ToolContext) -> Result<Answer, Failure> {
@@ -161,7 +163,6 @@ impl ApiTool {
         };
         let Signed { headers, secrets } = signed;
         let request = self.egress_request(args, encoded, headers, context)?;
-        // A failure before the request has left this machine has no effect.
         let response = self.egress.send(request).await;
         let response = response.map_err(|error| self.failure(&error, &secrets))?;
         self.read(response, &secrets).await
@@ -182,7 +183,7 @@ impl ApiTool {
                 url.query_pairs_mut().extend_pairs(pairs);
             }
         }
-        let mut request = EgressRequest::new(method_of(&self.api), url.as_str());
+        let mut request = EgressRequest::new(self.api.method(), url.as_str());
         request.headers.push(("accept".to_owned(), "application/json, */*;q=0.5".to_owned()));
         let own = self.api.headers.iter();
         request.headers.extend(own.map(|(name, value)| (name.to_lowercase(), value.clone())));
@@ -222,7 +223,7 @@ impl ApiTool {
             // More than a deliverable may have: the request was made, and its beginning is its result.
             _ if text.len() > BODY_BYTES_MAX => {
                 let beginning = &text[..text.floor_char_boundary(BODY_BYTES_MAX / 2)];
-                json!({"cut": true, "beginning": beginning})
+                cut(beginning)
             }
             Some(Ok(value)) => value,
             _ if text.is_empty() => Value::Null,
@@ -249,6 +250,7 @@ impl ApiTool {
     /// The failure of a request without a whole answer.
     fn failure(&self, error: &EgressError, secrets: &[String]) -> Failure {
         let text = without(error.to_string(), secrets);
+        // What fails before the request has left this machine has no effect.
         let was_sent = !matches!(
             error,
             EgressError::Refused { .. } | EgressError::BadUrl { .. } | EgressError::Connect { .. }
@@ -315,10 +317,6 @@ impl Failure {
     fn of_secret(reason: &str) -> Self {
         Self { error: ToolError::failed(reason).with_code(ErrorCode("W1061")), again: None }
     }
-}
-
-fn method_of(api: &ApiTransport) -> Method {
-    api.method.unwrap_or(Method::Post)
 }
 
 /// Replaces secrets in a text.

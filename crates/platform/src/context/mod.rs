@@ -12,12 +12,11 @@ pub(crate) use template::{NAMES, Template, front_matter};
 
 use crate::agent::Agent;
 use crate::definition::SourceKind;
-use crate::records::{RecordId, RecordKind, RecordRef, Records, VersionContent};
+use crate::records::{Record, RecordId, RecordKind, RecordRef, Records, VersionContent};
 use crate::skills::choose_skills;
-use crate::state::AgentState;
+use crate::state::{AgentState, last_request};
 use serde_json::{Map, Value, json};
 use weftwork_graph::{Ctx, NodeResult, Once, State};
-use weftwork_types::message::Role;
 use weftwork_types::task::Payload;
 
 /// Returns the instructions of an agent for a request: its purpose and its `context`, whose
@@ -60,7 +59,7 @@ fn instructions_now(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> Stri
 /// The values of the placeholders.
 fn values(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> Value {
     let calls = ctx.calls();
-    let last = state.messages().iter().rev().find(|message| message.role == Role::User);
+    let last = last_request(state);
     let now = jiff::Timestamp::from_millisecond(calls.clock.now().0).unwrap_or_default();
     let date: String = now.to_string().chars().take(10).collect();
     let mut values = Map::from_iter([
@@ -75,12 +74,12 @@ fn values(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> Value {
 }
 
 /// Checks that the records that a request names exist, before anything is paid or made.
-pub(crate) async fn check_named(agent: &Agent, payload: &Payload, ctx: &Ctx) -> NodeResult<()> {
+pub(crate) async fn check_records(agent: &Agent, payload: &Payload, ctx: &Ctx) -> NodeResult<()> {
     let named =
         [(RecordKind::Plan, &payload.plan_id), (RecordKind::Deliverable, &payload.deliverable_id)];
     for (kind, id) in named {
         if id.is_some() {
-            record_content(agent, kind, id.as_deref(), ctx).await?;
+            find_record(agent, kind, id.as_deref(), ctx).await?;
         }
     }
     Ok(())
@@ -94,27 +93,28 @@ pub(crate) async fn record_content(
     id: Option<&str>,
     ctx: &Ctx,
 ) -> NodeResult<Option<VersionContent>> {
-    let calls = ctx.calls();
+    let Some(record) = find_record(agent, kind, id, ctx).await? else { return Ok(None) };
     let owner = agent.owner(ctx).await?;
-    let records = Records::new(&*agent.store, &owner, calls.clock.now());
-    let record = match id {
-        Some(id) => {
-            let id = RecordId::new(id)?;
-            let at = RecordRef { kind, thread: ctx.thread().clone(), id };
-            Some(records.read(&at).await.map_err(|error| error.fault())?)
-        }
-        None => {
-            let all = records.list(kind, ctx.thread()).await.map_err(|error| error.fault())?;
-            all.into_iter().max_by_key(|record| {
-                record.versions.iter().map(|version| version.at).max().unwrap_or_default()
-            })
-        }
-    };
-    match record {
-        None => Ok(None),
-        Some(record) => {
-            let content = records.content(&record, None).await.map_err(|error| error.fault())?;
-            Ok(Some(content))
-        }
+    let records = Records::new(&*agent.store, &owner, ctx.clock().now());
+    Ok(Some(records.content(&record, None).await.map_err(|error| error.fault())?))
+}
+
+/// Returns a record of the conversation; the newest one if none is named.
+async fn find_record(
+    agent: &Agent,
+    kind: RecordKind,
+    id: Option<&str>,
+    ctx: &Ctx,
+) -> NodeResult<Option<Record>> {
+    let owner = agent.owner(ctx).await?;
+    let records = Records::new(&*agent.store, &owner, ctx.clock().now());
+    if let Some(id) = id {
+        let id = RecordId::new(id)?;
+        let at = RecordRef { kind, thread: ctx.thread().clone(), id };
+        return Ok(Some(records.read(&at).await.map_err(|error| error.fault())?));
     }
+    let all = records.list(kind, ctx.thread()).await.map_err(|error| error.fault())?;
+    Ok(all.into_iter().max_by_key(|record| {
+        record.versions.iter().map(|version| version.at).max().unwrap_or_default()
+    }))
 }

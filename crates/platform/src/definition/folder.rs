@@ -105,7 +105,7 @@ impl DefinitionFolder {
         Problem { other: Some(other), ..problem }
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of its `agent.yaml`.
     pub(crate) fn file_path(&self) -> PathBuf {
         self.path.join(AGENT)
     }
@@ -276,10 +276,7 @@ pub fn read_texts(
     organization: Option<&str>,
     texts: &BTreeMap<String, String>,
 ) -> Result<DefinitionFolder, Vec<Problem>> {
-    let path_of_file = |name: &str| match slug {
-        Some(slug) => format!("{slug}/{name}"),
-        None => name.to_owned(),
-    };
+    let path_of_file = |name: &str| path_in_folder(slug, name);
     let bytes: usize = texts.values().map(String::len).sum();
     if bytes > TEXTS_BYTES_MAX {
         let problem = Problem::new(ProblemKind::TooLarge, Location::START);
@@ -314,15 +311,20 @@ pub fn read_texts(
     if problems.is_empty() { Ok(folder) } else { Err(sorted(problems)) }
 }
 
+/// Returns the path of a file of a definition, as problems have it.
+fn path_in_folder(slug: Option<&str>, name: &str) -> String {
+    match slug {
+        Some(slug) => format!("{slug}/{name}"),
+        None => name.to_owned(),
+    }
+}
+
 /// Reads a definition from its files. One without the keys has this slug and this organisation.
 fn read_definition_files(
     files: Files<'_>,
     usual: Usual<'_>,
 ) -> Result<DefinitionFolder, Vec<Problem>> {
-    let path_of_file = |name: &str| match usual.slug {
-        Some(slug) => format!("{slug}/{name}"),
-        None => name.to_owned(),
-    };
+    let path_of_file = |name: &str| path_in_folder(usual.slug, name);
     let file = path_of_file(AGENT);
     let in_file = |mut problems: Vec<Problem>| {
         for problem in &mut problems {

@@ -7,6 +7,7 @@ use super::source::{DURATION_MAX, SourceKind, parse_duration};
 use super::transform::Transform;
 use super::transport::{Authentication, AuthenticationType, Grant, TransportKind};
 use super::yaml::Node;
+use crate::api::tool_name;
 use crate::context::{NAMES, Template};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
@@ -128,11 +129,22 @@ impl Rules<'_> {
             }
         }
         // A misspelt name would leave a call without its confirmation.
-        let has_tools = matches!(of, AgentType::Tool | AgentType::Function);
+        let request = definition.slug.as_deref().map(tool_name);
         for (place, name) in definition.requires_confirmation.iter().enumerate() {
-            if has_tools && !definition.tools.iter().flatten().any(|tool| tool == name) {
+            let expected = match of {
+                AgentType::Tool | AgentType::Function => {
+                    let is_known = definition.tools.iter().flatten().any(|tool| tool == name);
+                    (!is_known).then(|| "one of `tools`".to_owned())
+                }
+                AgentType::Api => {
+                    let other = request.as_ref().filter(|request| *request != name);
+                    other.map(|request| format!("`{request}`, the request of the agent"))
+                }
+                _ => None,
+            };
+            if let Some(expected) = expected {
                 let pointer = format!("/requires_confirmation/{place}");
-                self.report(ProblemKind::TypeMismatch, &pointer, "one of `tools`");
+                self.report(ProblemKind::TypeMismatch, &pointer, expected);
             }
         }
     }

@@ -5,6 +5,7 @@
 //! form does work in proportion to its size.
 
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// Most bytes of a value that a form makes, as JSON.
 const BYTES_MAX: usize = 1 << 20;
@@ -44,9 +45,13 @@ impl Transform {
     }
 }
 
-/// Fills in the texts of a value.
-pub(crate) fn fill_in(value: &Value, scope: &Value) -> Result<Value, String> {
-    Transform(value.clone()).apply(scope)
+/// Fills in the texts of the members of a query.
+pub(crate) fn fill_in(
+    members: &BTreeMap<String, Value>,
+    scope: &Value,
+) -> Result<Map<String, Value>, String> {
+    let mut left = BYTES_MAX;
+    fill_members(members, scope, &mut left)
 }
 
 fn fill(form: &Value, scope: &Value, left: &mut usize) -> Result<Value, String> {
@@ -56,15 +61,21 @@ fn fill(form: &Value, scope: &Value, left: &mut usize) -> Result<Value, String> 
             let items = items.iter().map(|item| fill(item, scope, left));
             Value::Array(items.collect::<Result<_, _>>()?)
         }
-        Value::Object(members) => {
-            let filled = members.iter().map(|(name, value)| {
-                take(left, name.len())?;
-                Ok::<_, String>((name.clone(), fill(value, scope, left)?))
-            });
-            Value::Object(filled.collect::<Result<Map<_, _>, _>>()?)
-        }
+        Value::Object(members) => Value::Object(fill_members(members, scope, left)?),
         other => other.clone(),
     })
+}
+
+fn fill_members<'m>(
+    members: impl IntoIterator<Item = (&'m String, &'m Value)>,
+    scope: &Value,
+    left: &mut usize,
+) -> Result<Map<String, Value>, String> {
+    let filled = members.into_iter().map(|(name, value)| {
+        take(left, name.len())?;
+        Ok((name.clone(), fill(value, scope, left)?))
+    });
+    filled.collect()
 }
 
 fn fill_text(text: &str, scope: &Value, left: &mut usize) -> Result<Value, String> {

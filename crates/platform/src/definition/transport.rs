@@ -74,6 +74,18 @@ pub struct ApiTransport {
     pub idempotency_header: Option<String>,
 }
 
+impl ApiTransport {
+    /// Returns the method of the request.
+    pub(crate) fn method(&self) -> Method {
+        self.method.unwrap_or(Method::Post)
+    }
+
+    /// Returns `true` for a request that changes nothing.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self.method(), Method::Get | Method::Head)
+    }
+}
+
 /// Encodings of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -1,23 +1,21 @@
 //! API agents: a build makes a request of an HTTP API, and its answer is the deliverable.
 
-use super::Runner;
-use crate::agent::Agent;
-use crate::api::tool_name;
-use crate::call::{ReadyCall, call_one};
+use super::{Runner, request_value};
+use crate::agent::{Agent, warn};
+use crate::api::{kind_of, tool_name};
+use crate::call::{ReadyCall, call_one, is_cut};
 use crate::context;
 use crate::definition::{AgentType, Transform, fill_in};
 use crate::deliver::{answered, deliver, normalized};
 use crate::mode::payload_of;
 use crate::state::{AgentState, AgentStateUpdate};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_agents::Tools;
 use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, State};
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
-use weftwork_types::port::Method;
-use weftwork_types::task::{Mode, Payload};
 
 /// Title of a deliverable whose request has none.
 const TITLE: &str = "API Agent Output";
@@ -44,13 +42,15 @@ async fn build(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
-    context::check_named(&agent, &payload, &ctx).await?;
-    let scope = scope_of(&state, &payload, &ctx);
+    context::check_records(&agent, &payload, &ctx).await?;
+    let scope = request_value(&state, &payload, &ctx);
     let arguments = arguments_of(&agent, &scope)?;
     let call = ReadyCall { tool: tool_name(&agent.slug), arguments };
     let called = Box::pin(call_one(&tools, &call)).await?;
-    let done = match called.result().map(|answer| content_of(&agent, scope, answer)) {
+    let mut was_cut = false;
+    let done = match called.result.clone().map(|answer| content_of(&agent, scope, answer)) {
         Ok(Ok(content)) => {
+            was_cut = is_cut(&content);
             deliver(&agent, &payload, TITLE, normalized(&agent, content), &ctx).await
         }
         // The request was made, and is part of the answer.
@@ -59,20 +59,11 @@ async fn build(
     };
     let (mut answer, text) = answered(&agent, done)?;
     answer["metadata"]["tools"] = json!([called.shown()]);
+    if was_cut {
+        warn(&mut answer, "the answer of the API is longer than a deliverable may be, and was cut");
+    }
     let message = Message::text(ctx.message_id(), Role::Assistant, text);
     Ok(AgentStateUpdate::new().messages([message]).answer(answer))
-}
-
-/// The values that transforms may name.
-fn scope_of(state: &State<AgentState>, payload: &Payload, ctx: &Ctx) -> Value {
-    let asked = state.messages().iter().rev().find(|message| message.role == Role::User);
-    json!({
-        "message": asked.map(Message::joined_text).unwrap_or_default(),
-        "input": state.input(),
-        "payload": payload,
-        "mode": Mode::Build,
-        "conversation": ctx.thread(),
-    })
 }
 
 /// The body and the query of the request.
@@ -82,27 +73,30 @@ fn arguments_of(agent: &Agent, scope: &Value) -> NodeResult<Value> {
     let Some(api) = transport.and_then(|transport| transport.api.as_ref()) else {
         return Err(wrong("the definition has no API".to_owned()));
     };
-    let reads = matches!(api.method, Some(Method::Get | Method::Head));
     let body = match &agent.definition.request_transform {
         Some(form) => Transform::read(form).and_then(|form| form.apply(scope)).map_err(wrong)?,
         // The definition says what a request that reads has.
-        None if reads && !api.query.is_empty() => Value::Null,
+        None if api.only_reads() && !api.query.is_empty() => Value::Null,
         None => pass_through(scope),
     };
-    let query: Map<String, Value> =
-        api.query.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    let mut query = match fill_in(&Value::Object(query), scope).map_err(wrong)? {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    };
-    // A request that only reads has no body.
-    if reads {
-        if let Value::Object(members) = body {
-            query.extend(members);
-        }
-        return Ok(json!({"query": query}));
+    let mut query = fill_in(&api.query, scope).map_err(wrong)?;
+    if !api.only_reads() {
+        return Ok(json!({"query": query, "body": body}));
     }
-    Ok(json!({"query": query, "body": body}))
+    // A request that only reads has no body.
+    match body {
+        Value::Null => {}
+        Value::Object(members) => query.extend(members),
+        other => {
+            let what = match agent.definition.request_transform.is_some() {
+                true => "it makes",
+                false => "there is none, and the input is",
+            };
+            let found = kind_of(&other);
+            return Err(wrong(format!("a query is made of an object; {what} {found}")));
+        }
+    }
+    Ok(json!({"query": query}))
 }
 
 /// The body without a transform: the input, or the arguments, or else the message.
@@ -125,7 +119,7 @@ fn content_of(agent: &Agent, mut scope: Value, mut answer: Value) -> NodeResult<
         None => answer.take(),
     };
     let Some(form) = &agent.definition.response_transform else { return Ok(body) };
-    if body.get("cut").is_some_and(|cut| cut == true) {
+    if is_cut(&body) {
         let reason = "the answer is longer than a deliverable may be, and was cut".to_owned();
         return Err(transform_error("response_transform", &reason));
     }

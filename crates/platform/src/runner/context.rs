@@ -8,7 +8,7 @@ use crate::mode::{RequestError, payload_of};
 use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::skills::choose_skills;
 use crate::source::AGENTS;
-use crate::state::{AgentState, AgentStateUpdate};
+use crate::state::{AgentState, AgentStateUpdate, last_request};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, Once, State, SubgraphState};
@@ -41,7 +41,7 @@ async fn build(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
-    context::check_named(&agent, &payload, &ctx).await?;
+    context::check_records(&agent, &payload, &ctx).await?;
     let sub_agent = ask_sub_agent(&agent, &state, &ctx).await?;
     let skills = choose_skills(&agent, &state, &ctx).await?;
     let gathered = context::gather(&agent, &state, Fetched { sub_agent, skills }, &ctx).await?;
@@ -58,7 +58,7 @@ async fn build(
         instructions.push_str("\n\nThe present version of the result:\n");
         instructions.push_str(&present.content);
     }
-    let asked = state.messages().iter().rev().find(|message| message.role == Role::User).cloned();
+    let asked = last_request(&state).cloned();
     let asked = match asked {
         Some(asked) => asked,
         None => Message::text(ctx.message_id(), Role::User, "Make the result."),

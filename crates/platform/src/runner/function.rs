@@ -1,6 +1,6 @@
 //! Function agents: a build executes code in a sandbox, and its result is the deliverable.
 
-use super::Runner;
+use super::{Runner, request_value};
 use crate::agent::Agent;
 use crate::context;
 use crate::definition::{AgentType, FunctionTransport};
@@ -9,14 +9,14 @@ use crate::function_host::FunctionHost;
 use crate::mode::payload_of;
 use crate::state::{AgentState, AgentStateUpdate};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use weftwork_agents::Tools;
 use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, Once, State};
 use weftwork_sandbox::{SandboxError, SandboxLimits, Script};
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
-use weftwork_types::task::{Mode, Payload};
+use weftwork_types::task::Payload;
 
 /// Title of a deliverable whose request has none.
 const TITLE: &str = "Function Agent Output";
@@ -50,7 +50,7 @@ async fn build(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
-    context::check_named(&agent, &payload, &ctx).await?;
+    context::check_records(&agent, &payload, &ctx).await?;
     let usual = FunctionTransport::default();
     let transport = agent.definition.transport.as_ref();
     let function = transport.and_then(|transport| transport.function.as_ref()).unwrap_or(&usual);
@@ -96,18 +96,11 @@ async fn script_of(
             Ok(Chance { now_ms, seed: ctx.clock().unique() as u64 })
         })
         .await?;
-    let asked = state.messages().iter().rev().find(|message| message.role == Role::User);
     let usual = SandboxLimits::default();
     let memory = function.memory_mb.and_then(|megabytes| usize::try_from(megabytes).ok());
     Ok(Script {
         code: agent.definition.function_code.clone().unwrap_or_default(),
-        input: json!({
-            "message": asked.map(Message::joined_text).unwrap_or_default(),
-            "payload": payload,
-            "mode": Mode::Build,
-            "conversation": ctx.thread(),
-            "input": state.input(),
-        }),
+        input: request_value(state, payload, ctx),
         now_ms: chance.now_ms,
         seed: chance.seed,
         limits: SandboxLimits {

@@ -8,11 +8,13 @@ mod tool;
 use crate::agent::Agent;
 use crate::definition::{AgentType, Execution};
 use crate::mode;
-use crate::state::AgentState;
+use crate::state::{AgentState, last_request};
+use serde_json::{Value, json};
 use std::sync::Arc;
-use weftwork_graph::{CompiledGraph, Graph, InvalidGraph, Next, Retry, START, State, Timeout};
+use weftwork_graph::{CompiledGraph, Ctx, Graph, InvalidGraph, Next, Retry, START, State, Timeout};
 use weftwork_tools::ToolRunner;
-use weftwork_types::task::Mode;
+use weftwork_types::message::Message;
+use weftwork_types::task::{Mode, Payload};
 
 /// The runners, one line for each type.
 const RUNNERS: [&dyn Runner; 4] = [&api::Api, &context::Context, &function::Function, &tool::Tool];
@@ -40,6 +42,17 @@ pub(crate) trait Runner: Sync {
 /// Returns the runner of a type.
 pub(crate) fn find(agent_type: AgentType) -> Option<&'static dyn Runner> {
     RUNNERS.into_iter().find(|runner| runner.agent_type() == agent_type)
+}
+
+/// Returns the request of a build as the code and the transforms of a definition read it.
+fn request_value(state: &State<AgentState>, payload: &Payload, ctx: &Ctx) -> Value {
+    json!({
+        "message": last_request(state).map(Message::joined_text).unwrap_or_default(),
+        "input": state.input(),
+        "payload": payload,
+        "mode": Mode::Build,
+        "conversation": ctx.thread(),
+    })
 }
 
 /// Applies the limits of an execution to the node of a mode.

@@ -2,12 +2,12 @@
 
 use super::Runner;
 use crate::agent::{Agent, system, warn};
-use crate::call::{ReadyCall, ToolCalled, call_all, results_of};
+use crate::call::{ReadyCall, call_all};
 use crate::context;
 use crate::definition::AgentType;
 use crate::deliver::{answered, deliver, normalized};
 use crate::mode::{RequestError, payload_of};
-use crate::state::{AgentState, AgentStateUpdate};
+use crate::state::{AgentState, AgentStateUpdate, last_request};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -42,9 +42,9 @@ async fn build(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
-    context::check_named(&agent, &payload, &ctx).await?;
+    context::check_records(&agent, &payload, &ctx).await?;
     let specs = tools.specs()?;
-    let asked = state.messages().iter().rev().find(|message| message.role == Role::User);
+    let asked = last_request(&state);
     let mut ready = Vec::new();
     for request in requests_of(&payload).map_err(|error| error.fault())? {
         ready.push(complete(&agent, &specs, request, asked, &ctx).await?);
@@ -53,7 +53,7 @@ async fn build(
         ready.push(select(&agent, &specs, asked, &ctx).await?);
     }
     let called = call_all(&agent, &tools, &ready).await?;
-    let done = match results_of(&called) {
+    let done = match called.results() {
         Ok(results) => {
             let content = content_of(&agent, &ready, &results);
             deliver(&agent, &payload, TITLE, content, &ctx).await
@@ -61,8 +61,8 @@ async fn build(
         Err(failure) => Err(failure.into()),
     };
     let (mut answer, text) = answered(&agent, done)?;
-    answer["metadata"]["tools"] = called.iter().map(ToolCalled::shown).collect();
-    if called.iter().any(ToolCalled::is_cut) {
+    answer["metadata"]["tools"] = called.shown().into();
+    if called.is_cut() {
         warn(&mut answer, "the result of a tool is longer than a deliverable may be, and was cut");
     }
     let message = Message::text(ctx.message_id(), Role::Assistant, text);

@@ -341,13 +341,19 @@ impl Service {
         to: Option<&str>,
     ) -> Result<Value> {
         let to = match to {
-            Some(id) => self.thread_id(id).await?,
             None => ThreadId::from_uuid(uuid::Uuid::new_v4()),
+            Some(id) => {
+                let to = self.thread_id(id).await?;
+                match self.row(&to).await {
+                    Err(error) if error.is_missing() => to,
+                    Err(error) => return Err(error),
+                    Ok(_) => {
+                        let text = format!("Thread with ID {to} already exists");
+                        return Err(ApiError::conflict(text));
+                    }
+                }
+            }
         };
-        // A copy replaces the checkpoints of its target.
-        if self.row(&to).await.is_ok() {
-            return Err(ApiError::conflict(format!("Thread with ID {to} already exists")));
-        }
         let row = self.row(thread).await?;
         let store = self.store().as_ref();
         // Copying reads no values, so that it needs no graph.
