@@ -7,13 +7,13 @@ use crate::records::{
     Author, ContentFormat, Form, NewVersion, RecordId, RecordKind, RecordRef, version_writes,
 };
 use crate::skills::Skill;
+use crate::source::WeakAgents;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::Arc;
 use weftwork_agents::Model;
-use weftwork_graph::{Ctx, NodeResult, RuntimeError};
+use weftwork_graph::{Ctx, NodeResult};
 use weftwork_models::ChatModel;
-use weftwork_runtime::SourcedGraph;
 use weftwork_sandbox::Sandbox;
 use weftwork_schema::{Checker, Quotes};
 use weftwork_store::thread::CONVERSATION;
@@ -50,11 +50,9 @@ pub(crate) struct Agent {
     pub(crate) store: Arc<dyn Store>,
     /// Where code is executed; `None` in a program without a sandbox.
     pub(crate) sandbox: Option<Sandbox>,
-    /// Returns the graph of another agent for a principal, by its id with or without a version.
-    pub(crate) find: Box<FindGraph>,
+    /// The other agents of the program.
+    pub(crate) others: WeakAgents,
 }
-
-type FindGraph = dyn Fn(&Principal, &str) -> Result<SourcedGraph, RuntimeError> + Send + Sync;
 
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -50,6 +50,36 @@ interface Ctx {
     /** The text of the current version, whatever its format. */
     read(id: string): Promise<{ record: Deliverable; content: string }>;
   };
+  /** Items of the agent in the long-term store of the organisation. */
+  store: {
+    get(key: string): Promise<{ [name: string]: Json } | null>;
+    put(key: string, value: { [name: string]: Json }): Promise<null>;
+    /** Returns whether there was one. */
+    delete(key: string): Promise<boolean>;
+    /** Without a query, the first items; at most 100. */
+    search(
+      request: string | { query?: string; limit?: number },
+    ): Promise<{ key: string; value: { [name: string]: Json } }[]>;
+  };
+  agents: {
+    /** Asks an agent of `orchestration.availableAgents`; by default it builds. Needs the grant `agents`. */
+    call(
+      slug: string,
+      request:
+        | string
+        | {
+            message?: string;
+            mode?: "converse" | "plan" | "build";
+            input?: Json;
+            payload?: { [name: string]: Json };
+          },
+    ): Promise<{ content: Json; metadata: { [name: string]: Json } }>;
+    /** Stores a definition that nobody gets before a person makes it current. Needs the grant `drafts`. */
+    draft(definition: { slug: string; files: { [name: string]: string } }): Promise<{
+      slug: string;
+      version: string;
+    }>;
+  };
   /** Sends an event into the stream of the run. */
   emit(value: Json): Promise<null>;
   /** Writes a line into the log of the operator. */

@@ -21,6 +21,7 @@ mod runner;
 mod skills;
 mod source;
 mod state;
+mod sub_agent;
 mod task_list;
 mod turns;
 mod versions;

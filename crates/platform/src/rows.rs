@@ -8,7 +8,7 @@ use crate::definition::{
     DEFINITIONS_MAX, DefinitionFolder, Definitions, Problem, check_among, read_texts,
 };
 use crate::source::{Agents, describe_row};
-use crate::versions::{CHOSEN, FORMAT, StoredVersion, key, operator, version_write};
+use crate::versions::{ALL, CHOSEN, FORMAT, Origin, StoredVersion, key, operator, version_write};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -16,8 +16,9 @@ use weftwork_store::{
     Change, Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite, Store, StoreError,
 };
 use weftwork_types::canonical::Hash;
+use weftwork_types::code::Fault;
 use weftwork_types::port::RowCondition;
-use weftwork_types::{Principal, Timestamp};
+use weftwork_types::{ErrorCode, Principal, Timestamp};
 
 /// Kind of the sequences of rows; the key is an organisation and a slug.
 const ROWS: &str = "agent_row";
@@ -143,6 +144,20 @@ pub enum RowError {
     Store(#[from] StoreError),
 }
 
+impl RowError {
+    /// Converts the error to the form in which it is shown.
+    pub(crate) fn fault(&self) -> Fault {
+        let code = match self {
+            Self::Problems { problems } => problems.first().map(|problem| problem.kind.code()),
+            Self::Taken { problem } => Some(problem.kind.code()),
+            Self::Forbidden { .. } => None,
+            Self::Store(error) => return error.fault(),
+        };
+        // That of a member of `ctx` that is not granted.
+        Fault::new(code.unwrap_or(ErrorCode("W1055")), self.to_string())
+    }
+}
+
 fn lines(problems: &[Problem]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -261,16 +276,67 @@ impl Agents {
         };
         let written = SequenceWrite::replace(to, Content::json(FORMAT, &stored)?);
         let mut writes = vec![written.expecting(version), count_rows(now)?];
-        let new = self.version_write_if_new(store, folder, now).await?;
+        let known = stored_origin(store, folder).await?;
+        // An agent may have proposed the version before.
+        let version = match known {
+            None | Some(Origin::Draft) => Some(version_write(folder, Origin::Row, now)?),
+            Some(Origin::File | Origin::Row) => None,
+        };
         if let Some(org) = org {
-            writes.push(usage_write(store, folder, org, present.is_none(), new.as_ref()).await?);
+            let new = version.as_ref().filter(|_| known.is_none());
+            writes.push(usage_write(store, folder, org, present.is_none(), new).await?);
         }
-        writes.extend(new);
+        writes.extend(version);
         Ok(writes)
     }
 
-    /// Checks a definition among the others, as it would be checked in a folder with them.
+    /// Stores a definition as a version that nothing uses, until an operator makes it current. It is
+    /// checked as a row is.
+    ///
+    /// # Errors
+    /// As [`put_row`](Self::put_row).
+    pub(crate) async fn put_draft(
+        &self,
+        store: &dyn Store,
+        row: &NewRow,
+        now: Timestamp,
+    ) -> Result<DefinitionFolder, RowError> {
+        let folder = self.check_definition(row)?;
+        let org = folder.definition.organization.as_deref();
+        for attempt in 1..=ATTEMPTS {
+            if stored_origin(store, &folder).await?.is_some() {
+                break;
+            }
+            let version = version_write(&folder, Origin::Draft, now)?;
+            let of = org.unwrap_or(ALL);
+            let usage = usage_write(store, &folder, of, false, Some(&version)).await?;
+            match store.write_sequences(&operator()?, vec![usage, version], now).await {
+                Err(StoreError::Conflict { .. }) if attempt < ATTEMPTS => {}
+                written => {
+                    written?;
+                    break;
+                }
+            }
+        }
+        self.find_stored(store, org, &folder.slug, folder.hash).await?;
+        Ok(folder)
+    }
+
+    /// Checks the definition of a row, which no file has.
     fn check_row(&self, row: &NewRow) -> Result<DefinitionFolder, RowError> {
+        let folder = self.check_definition(row)?;
+        let org = folder.definition.organization.as_deref();
+        let Some(file) = self.of_file(org, &folder.slug) else { return Ok(folder) };
+        // Where the files of a server are is not told to its clients.
+        let other = match &row.by {
+            RowWriter::Operator => file.file_path().display().to_string(),
+            RowWriter::Client(_) => "a file of the server".to_owned(),
+        };
+        Err(RowError::Taken { problem: Box::new(folder.taken(other)) })
+    }
+
+    /// Checks a definition among the others, as it would be checked in a folder with them.
+    fn check_definition(&self, row: &NewRow) -> Result<DefinitionFolder, RowError> {
         let problems = |problems| RowError::Problems { problems };
         let folder = read_texts(row.slug.as_deref(), row.organization.as_deref(), &row.files);
         let folder = folder.map_err(problems)?;
@@ -294,14 +360,6 @@ impl Agents {
         }
         let org = folder.definition.organization.as_deref();
         row.by.check(org)?;
-        if let Some(file) = self.of_file(org, &folder.slug) {
-            // Where the files of a server are is not told to its clients.
-            let other = match &row.by {
-                RowWriter::Operator => file.file_path().display().to_string(),
-                RowWriter::Client(_) => "a file of the server".to_owned(),
-            };
-            return Err(RowError::Taken { problem: Box::new(folder.taken(other)) });
-        }
         let present = self.all_current();
         let is_other = |of: &&DefinitionFolder| {
             (of.definition.organization.as_deref(), &of.slug) != (org, &folder.slug)
@@ -313,18 +371,6 @@ impl Agents {
         }
         let found = check_among(&folder, &others);
         if found.is_empty() { Ok(folder) } else { Err(problems(found)) }
-    }
-
-    /// Returns the write of a version, unless the store has it.
-    async fn version_write_if_new(
-        &self,
-        store: &dyn Store,
-        folder: &DefinitionFolder,
-        now: Timestamp,
-    ) -> Result<Option<SequenceWrite>, StoreError> {
-        let write = version_write(folder, true, now)?;
-        let is_new = store.effect_version(&operator()?, &write.to).await? == 0;
-        Ok(is_new.then_some(write))
     }
 
     /// Removes a row, and the choice of a version of it. The versions stay, for the threads that began
@@ -472,6 +518,17 @@ impl Agents {
         }
         Ok(self.version_of(org, slug, hash))
     }
+}
+
+/// Returns where the version of a definition comes from; `None` if the store does not have it.
+pub(crate) async fn stored_origin(
+    store: &dyn Store,
+    folder: &DefinitionFolder,
+) -> Result<Option<Origin>, StoreError> {
+    let org = folder.definition.organization.as_deref();
+    let at = StoredVersion::sequence(org, &folder.slug, &folder.version());
+    let rows = store.sequence_rows(&operator()?, SequenceQuery::of(at, 0)).await?;
+    Ok(rows.last().map(SequenceRow::json::<StoredVersion>).transpose()?.map(|of| of.origin()))
 }
 
 /// The write that counts a version of an organisation, in which its rows are within their limits. It

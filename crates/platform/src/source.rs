@@ -9,11 +9,11 @@ use crate::records::{CONTENT_BYTES_MAX, ContentFormat, Form, RecordError, Record
 use crate::rows::Seen;
 use crate::runner;
 use crate::skills::Skill;
-use crate::versions::{Chosen, StoredVersion};
+use crate::versions::{Chosen, Origin, StoredVersion};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use weftwork_graph::{CompiledGraph, InvalidGraph, RuntimeError};
 use weftwork_models::{ChatModel, ModelError, with_fallbacks};
 use weftwork_runtime::{GraphSource, ListedGraph, SourcedGraph, unversioned};
@@ -71,6 +71,28 @@ impl fmt::Debug for Services {
 /// it is first asked for.
 #[derive(Debug, Clone)]
 pub struct Agents(Arc<Inner>);
+
+/// The agents of a program as one of their graphs has them, which does not hold them.
+#[derive(Debug)]
+pub(crate) struct WeakAgents(Weak<Inner>);
+
+impl WeakAgents {
+    /// Returns the agents, as long as the program has them.
+    pub(crate) fn upgrade(&self) -> Option<Agents> {
+        self.0.upgrade().map(Agents)
+    }
+
+    /// Returns the graph of an agent for a principal, by its id with or without a version.
+    ///
+    /// # Errors
+    /// W1012 if there is none, or the reason why it cannot be compiled.
+    pub(crate) fn find(&self, who: &Principal, id: &str) -> Result<SourcedGraph, RuntimeError> {
+        let found = self.upgrade().map(|agents| agents.resolve(who, id)).transpose()?.flatten();
+        let agent = || id.strip_prefix(AGENTS).unwrap_or(id).to_owned();
+        let unknown = || RequestError::Agent { agent: agent(), nearest: None };
+        found.ok_or_else(|| RuntimeError::Node(unknown().fault()))
+    }
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -327,9 +349,9 @@ impl Agents {
         let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
         for stored in stored {
             let at = stored.at();
-            let of_row = stored.of_row();
+            let origin = stored.origin();
             let folder = versions.add_version(Arc::new(stored.into_folder()));
-            if of_row {
+            if origin != Origin::File {
                 continue;
             }
             let newest = versions.newest.entry(name_of(&folder));
@@ -489,8 +511,6 @@ impl Agents {
         let output = schema.and_then(|schema| Checker::compile(&schema).ok());
         let context = definition.context.as_deref().map(Template::parse);
         let tools = self.tools_of(folder)?;
-        // Graphs are held by the agents, and not the reverse.
-        let this = Arc::downgrade(&self.0);
         let agent = Agent {
             slug: slug(),
             version: folder.version(),
@@ -505,13 +525,8 @@ impl Agents {
             deliverable,
             store: Arc::clone(&services.store),
             sandbox: services.sandbox.clone(),
-            find: Box::new(move |who, id| {
-                let this = this.upgrade().map(Agents);
-                let found = this.map(|this| this.resolve(who, id)).transpose()?.flatten();
-                let agent = || id.strip_prefix(AGENTS).unwrap_or(id).to_owned();
-                let unknown = || RequestError::Agent { agent: agent(), nearest: None };
-                found.ok_or_else(|| RuntimeError::Node(unknown().fault()))
-            }),
+            // Graphs are held by the agents, and not the reverse.
+            others: WeakAgents(Arc::downgrade(&self.0)),
         };
         Ok(runner::compile(runner, agent, tools)?)
     }

@@ -4,7 +4,7 @@
 //! current in place of that of the file or the row; it counts until that one changes.
 
 use crate::definition::{Definition, DefinitionFolder, FileText};
-use crate::rows::count_rows;
+use crate::rows::{count_rows, stored_origin};
 use crate::source::Agents;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ pub(crate) const CHOSEN: &str = "agent_current";
 /// Organisation in which the versions are stored. It is none of clients.
 const ORG: &str = "weft.agents";
 /// Organisation of a definition for all, in keys.
-const ALL: &str = "*";
+pub(crate) const ALL: &str = "*";
 /// Version of the stored form.
 pub(crate) const FORMAT: u32 = 1;
 
@@ -34,9 +34,19 @@ pub(crate) struct StoredVersion {
     files: Vec<StoredFile>,
     hash: Hash,
     at: Timestamp,
-    /// `true` if no file had it, but a row.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    of_row: bool,
+    origin: Origin,
+}
+
+/// Where a version comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Origin {
+    /// A file, for which it stands in while the file has problems.
+    File,
+    /// A row.
+    Row,
+    /// An agent that proposed it. Nobody has made it current yet.
+    Draft,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,6 +79,8 @@ pub struct VersionInfo {
     pub at: Option<Timestamp>,
     /// `true` for the version that new threads get.
     pub current: bool,
+    /// `true` for one that an agent proposed, and that is neither that of the file nor that of the row.
+    pub draft: bool,
 }
 
 pub(crate) fn operator() -> Result<Principal, StoreError> {
@@ -84,15 +96,15 @@ pub(crate) fn key(org: Option<&str>, slug: &str) -> String {
     format!("{}/{slug}", org.unwrap_or(ALL))
 }
 
-/// The write of a version of a file or a row.
+/// The write of a version.
 pub(crate) fn version_write(
     folder: &DefinitionFolder,
-    of_row: bool,
+    origin: Origin,
     now: Timestamp,
 ) -> Result<SequenceWrite, StoreError> {
     let org = folder.definition.organization.as_deref();
     let at = StoredVersion::sequence(org, &folder.slug, &folder.version());
-    let content = Content::json(FORMAT, &StoredVersion::of(folder, of_row, now))?;
+    let content = Content::json(FORMAT, &StoredVersion::of(folder, origin, now))?;
     Ok(SequenceWrite::replace(at, content))
 }
 
@@ -106,7 +118,7 @@ impl Agents {
         let who = operator()?;
         let _reading = self.reading().lock().await;
         let mut known = BTreeSet::new();
-        let mut of_rows = BTreeSet::new();
+        let mut of_others = BTreeSet::new();
         let mut query = SequenceQuery::all(VERSIONS);
         let mut stored = Vec::new();
         loop {
@@ -118,8 +130,8 @@ impl Agents {
                 // One version that cannot be read costs itself alone.
                 match row.json::<StoredVersion>() {
                     Ok(version) => {
-                        if version.of_row {
-                            of_rows.insert(row.sequence.key.clone());
+                        if version.origin != Origin::File {
+                            of_others.insert(row.sequence.key.clone());
                         }
                         stored.push(version);
                     }
@@ -134,8 +146,8 @@ impl Agents {
             let is_file =
                 || self.of_file(org, &folder.slug).is_some_and(|of| of.hash == folder.hash);
             // The version of a row that is one of a file now stands in for that file, too.
-            if !known.contains(&at.key) || of_rows.contains(&at.key) && is_file() {
-                writes.push(version_write(&folder, false, now)?);
+            if !known.contains(&at.key) || of_others.contains(&at.key) && is_file() {
+                writes.push(version_write(&folder, Origin::File, now)?);
             }
         }
         if !writes.is_empty() {
@@ -202,13 +214,18 @@ impl Agents {
         };
         let content = Content::json(FORMAT, &chosen)?;
         let write = SequenceWrite::replace(Sequence::new(CHOSEN, key(org, slug)), content);
-        store.write_sequences(&who, vec![write, count_rows(now)?], now).await?;
+        let mut writes = vec![write, count_rows(now)?];
+        if stored_origin(store, &found).await? == Some(Origin::Draft) {
+            writes.push(version_write(&found, Origin::Row, now)?);
+        }
+        store.write_sequences(&who, writes, now).await?;
         self.read_rows(store).await?;
         Ok(VersionInfo {
             version: found.version(),
             semver: found.definition.version.clone(),
             at: None,
             current: true,
+            draft: false,
         })
     }
 
@@ -233,12 +250,14 @@ impl Agents {
             let stored: StoredVersion = row.json()?;
             let is_current = current == Some(stored.hash);
             let at = Some(stored.at);
+            let draft = stored.origin == Origin::Draft;
             let folder = stored.into_folder();
             versions.push(VersionInfo {
                 version: folder.version(),
                 semver: folder.definition.version.clone(),
                 at,
                 current: is_current,
+                draft,
             });
         }
         versions.sort_by(|a, b| (b.at, &b.version).cmp(&(a.at, &a.version)));
@@ -257,12 +276,12 @@ impl StoredVersion {
         self.at
     }
 
-    /// Returns `true` if no file had it, but a row.
-    pub(crate) fn of_row(&self) -> bool {
-        self.of_row
+    /// Returns where it comes from.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
     }
 
-    fn of(folder: &DefinitionFolder, of_row: bool, at: Timestamp) -> Self {
+    fn of(folder: &DefinitionFolder, origin: Origin, at: Timestamp) -> Self {
         let file =
             |file: &FileText| StoredFile { path: file.path.clone(), text: file.text.clone() };
         Self {
@@ -271,7 +290,7 @@ impl StoredVersion {
             files: folder.files.iter().map(file).collect(),
             hash: folder.hash,
             at,
-            of_row,
+            origin,
         }
     }
 

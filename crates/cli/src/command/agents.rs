@@ -338,13 +338,18 @@ async fn versions(
     let Defined { all, organization, .. } = Defined::open(slug, org, context).await?;
     let Definitions { agents, store, .. } = &all;
     let found = agents.stored_versions(&**store, organization.as_deref(), slug).await;
-    let mut table = Table::new(&["VERSION", "SEMVER", "CURRENT", "FIRST SEEN (UTC)"]);
-    for VersionInfo { version, semver, at, current, .. } in found.map_err(weftwork::Error::from)? {
-        let current = if current { "yes" } else { "" };
+    let mut table = Table::new(&["VERSION", "SEMVER", "STATUS", "FIRST SEEN (UTC)"]);
+    for info in found.map_err(weftwork::Error::from)? {
+        let VersionInfo { version, semver, at, current, draft, .. } = info;
+        let status = match (current, draft) {
+            (true, _) => "current",
+            (false, true) => "draft",
+            (false, false) => "",
+        };
         table.row([
             version,
             semver.unwrap_or_default(),
-            current.to_owned(),
+            status.to_owned(),
             at.map(format_moment).unwrap_or_default(),
         ]);
     }

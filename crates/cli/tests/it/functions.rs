@@ -177,3 +177,144 @@ async fn calls_beside_a_question_and_behind_the_code_are_made_once() {
     assert_eq!(answer["metadata"]["tools"][0]["tool"], "count/pay", "{answer}");
     assert_eq!(scene.calls().len(), 4);
 }
+
+const BOSS: &str = "weft: 1
+type: function
+agent_card: {description: Lets others work}
+orchestration: {availableAgents: [payer]}
+transport:
+  kind: function
+  function: {timeout_ms: 60000, grants: [agents, drafts, store]}
+";
+
+impl Scene {
+    fn add(&self, slug: &str, definition: &str, code: &str) {
+        let folder = self.home.path("agents").join(slug);
+        std::fs::create_dir_all(&folder).expect("made");
+        std::fs::write(folder.join("agent.yaml"), definition).expect("written");
+        std::fs::write(folder.join("function.js"), code).expect("written");
+    }
+
+    /// Runs an agent to its answer.
+    fn answer(&self, slug: &str, message: &str) -> Value {
+        let came = self.weft(&["agents", "run", slug, message, "--json"]);
+        serde_json::from_str(&came.out).unwrap_or_else(|_| panic!("an answer: {came:?}"))
+    }
+}
+
+/// An agent that code asks is asked once, also if it asks a person, and those that are not granted are
+/// not asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn code_asks_the_agents_of_its_definition() {
+    let scene = Scene::new(CODE, |number| says(if number == 0 { "A" } else { "B" })).await;
+    let code = "async function handler(input, ctx) {
+      const [payer, refused] = await Promise.all([
+        ctx.agents.call('payer', { message: 'Pay.', payload: { title: 'Paid' } }),
+        ctx.agents.call('boss', 'Go.').catch(error => [error.code, error.message]),
+      ]);
+      return { payer, refused };
+    }";
+    scene.add("boss", BOSS, code);
+    let came = scene.weft(&["agents", "run", "boss", "Go.", "--json"]);
+    assert_eq!(came.status, Some(3), "the agent that it asks waits for a person: {came:?}");
+    assert_eq!(scene.calls(), ["pay"]);
+    let thread = scene.thread();
+    let came = scene.weft(&["threads", "resume", &thread, "--approve", "--json"]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert_eq!(scene.calls(), ["pay", "note"], "each call once");
+    assert_eq!(scene.model.received().len(), 2, "each answer once");
+    let listed = scene.weft(&["deliverables", &thread, "--json"]);
+    let made: Vec<Value> = serde_json::from_str(&listed.out).expect("a list");
+    assert_eq!(made.len(), 2, "that of each agent: {made:?}");
+    let own = made.iter().find(|of| of["versions"][0]["agent"] == "boss").expect("that of boss");
+    let shown =
+        scene.weft(&["deliverables", &thread, own["id"].as_str().expect("an id"), "--json"]);
+    let shown: Value = serde_json::from_str(&shown.out).expect("a deliverable");
+    let content: Value =
+        serde_json::from_str(shown["content"].as_str().expect("a text")).expect("JSON");
+    let paid = json!({"paid": "done pay", "first": "A", "second": "B", "noted": "done note", "same": true});
+    assert_eq!(content["payer"]["content"], paid, "{content}");
+    assert_eq!(content["payer"]["metadata"]["agent"], "payer", "{content}");
+    assert_eq!(content["refused"][0], "W1055", "{content}");
+}
+
+/// A definition that code proposes is nobody's before a person makes it current.
+#[tokio::test(flavor = "multi_thread")]
+async fn code_proposes_definitions_that_a_person_makes_current() {
+    let scene = Scene::new(CODE, |_| says("A")).await;
+    let code = r#"async function handler(input, ctx) {
+      const files = {
+        "agent.yaml": "weft: 1\ntype: function\nagent_card: {description: Echoes}\n",
+        "function.js": "async function handler(input) { return input.message; }",
+      };
+      const made = await ctx.agents.draft({ slug: "echo", files });
+      const again = await ctx.agents.draft({ slug: "echo", files });
+      const wrong = await ctx.agents
+        .draft({ slug: "bad", files: { "agent.yaml": "weft: 1\ntype: funktion\n" } })
+        .catch(error => [error.code, error.message]);
+      return { made, again, wrong };
+    }"#;
+    scene.add("boss", BOSS, code);
+    let answer = scene.answer("boss", "Go.");
+    let content = &answer["content"];
+    assert_eq!(content["made"], content["again"], "{answer}");
+    let wrong = content["wrong"][1].as_str().expect("an error");
+    assert!(wrong.contains("agent.yaml:2:7") && wrong.contains("funktion"), "{wrong}");
+    let version = content["made"]["version"].as_str().expect("a version");
+    let early = scene.weft(&["agents", "run", "echo", "Hello"]);
+    assert_eq!(early.status, Some(2), "{early:?}");
+    let listed = scene.weft(&["agents", "versions", "echo"]);
+    assert!(listed.out.contains(version) && listed.out.contains("draft"), "{listed:?}");
+    let used = scene.weft(&["agents", "use", "echo", version]);
+    assert_eq!(used.status, Some(0), "{used:?}");
+    assert_eq!(scene.answer("echo", "Hello")["content"], "Hello");
+    let listed = scene.weft(&["agents", "versions", "echo"]);
+    assert!(!listed.out.contains("draft"), "{listed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn code_keeps_items_of_its_agent() {
+    let scene = Scene::new(CODE, |_| says("A")).await;
+    let code = "async function handler(input, ctx) {
+      const before = await ctx.store.get('visits');
+      const count = (before?.count ?? 0) + 1;
+      await ctx.store.put('visits', { count, text: 'a visit' });
+      const found = await ctx.store.search('visit');
+      const refused = await ctx.store.put('other', 3).catch(error => error.message);
+      const gone = [await ctx.store.delete('none'), count > 1 && (await ctx.store.delete('visits'))];
+      return { count, found, refused, gone };
+    }";
+    scene.add("boss", BOSS, code);
+    let first = scene.answer("boss", "Go.");
+    let expected = json!([{"key": "visits", "value": {"count": 1, "text": "a visit"}}]);
+    assert_eq!(first["content"]["found"], expected, "{first}");
+    let refused = first["content"]["refused"].as_str().expect("an error");
+    assert!(refused.contains("expected an object"), "{refused}");
+    let second = scene.answer("boss", "Go.");
+    assert_eq!(second["content"]["count"], 2, "the item outlives the conversation: {second}");
+    assert_eq!(second["content"]["gone"], json!([false, true]), "{second}");
+    assert_eq!(scene.answer("boss", "Go.")["content"]["count"], 1);
+}
+
+/// Each agent of a chain asks the next one; the limit of the agent that asks counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_of_code_ask_one_another_to_a_limit() {
+    let scene = Scene::new(CODE, |_| says("A")).await;
+    for at in 0..6 {
+        let next = format!("{{availableAgents: [step-{}]}}", at + 1);
+        let definition = BOSS.replace("{availableAgents: [payer]}", &next);
+        let code = format!(
+            "const handler = async (input, ctx) => [{at}, (await ctx.agents.call('step-{}', 'Go.')).content];",
+            at + 1
+        );
+        scene.add(&format!("step-{at}"), &definition, &code);
+    }
+    let last = BOSS.replace("orchestration: {availableAgents: [payer]}\n", "");
+    scene.add("step-6", &last, "const handler = () => 'end';");
+    let answer = scene.answer("step-0", "Go.");
+    assert_eq!(answer["success"], false, "{answer}");
+    let error = answer["error"].as_str().expect("an error");
+    assert!(error.contains("agent step-3 is asked by 3 agents"), "{error}");
+    let ended = scene.answer("step-3", "Go.");
+    assert_eq!(ended["content"], json!([3, [4, [5, "end"]]]), "{ended}");
+}

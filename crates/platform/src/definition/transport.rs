@@ -212,6 +212,12 @@ pub enum Grant {
     Tools,
     /// `ctx.deliverables`: the deliverables of the conversation, to be read.
     Deliverables,
+    /// `ctx.store`: the items of the agent in the long-term store.
+    Store,
+    /// `ctx.agents.call`: the agents of `availableAgents` of the key `orchestration`.
+    Agents,
+    /// `ctx.agents.draft`: definitions that a person may make current.
+    Drafts,
     /// `ctx.emit`: events in the stream of the run.
     Emit,
     /// `ctx.log`: lines in the log of the operator.

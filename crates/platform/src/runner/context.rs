@@ -4,19 +4,17 @@ use super::Runner;
 use crate::agent::{Agent, system, warn_about};
 use crate::context::{self, Fetched, Piece};
 use crate::definition::AgentType;
-use crate::mode::{RequestError, payload_of};
+use crate::mode::payload_of;
 use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::skills::choose_skills;
-use crate::source::AGENTS;
 use crate::state::{AgentState, AgentStateUpdate, last_request};
-use serde_json::{Value, json};
+use crate::sub_agent::{SubRequest, ask_agent};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, Once, State, SubgraphState};
+use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, State};
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::Mode;
 
-/// Number of agents that ask one another, if the definition names none.
-const DEPTH_MAX: u32 = 3;
 /// Title of a deliverable whose request has none.
 const TITLE: &str = "Context Agent Output";
 
@@ -96,25 +94,18 @@ async fn ask_sub_agent(
     if definition.requires_sub_agents != Some(true) {
         return Ok(None);
     }
-    let depth = state.depth().copied().unwrap_or_default() + 1;
-    let limit = definition.orchestration.as_ref().and_then(|of| of.max_depth).unwrap_or(DEPTH_MAX);
-    if depth > u64::from(limit) {
-        let agent = agent.slug.clone();
-        return Err(RequestError::Depth { agent, limit }.fault().into());
-    }
-    let find = &agent.find;
-    let who = &ctx.calls().principal;
-    // A run that goes on asks the version that it began with.
-    let current = async |_| Ok(find(who, &format!("{AGENTS}{slug}"))?.id);
-    let version: String = ctx.once(Once::new("sub_agent").reads(), current).await?;
-    let graph = find(who, &version)?.graph;
     let asked: Vec<Message> = state.messages().iter().rev().take(1).cloned().collect();
-    let input = json!({"messages": asked, "mode": "build", "depth": depth});
-    let output = ctx.call(&graph, SubgraphState::PerTask, input).await?;
-    if let Some(error) = output.pointer("/answer/error/message").and_then(Value::as_str) {
-        return Err(NodeError::message(format!("agent {slug}: {error}")));
-    }
-    let content = output.pointer("/answer/content").cloned().unwrap_or_default();
+    let request = SubRequest {
+        call: "sub_agent",
+        slug,
+        input: Map::from_iter([
+            ("messages".to_owned(), json!(asked)),
+            ("mode".to_owned(), json!(Mode::Build)),
+        ]),
+        depth: state.depth().copied().unwrap_or_default(),
+    };
+    let mut answer = ask_agent(agent, request, ctx).await?;
+    let content = answer.get_mut("content").map(Value::take).unwrap_or_default();
     let text = match content {
         Value::Null => return Err(NodeError::message(format!("agent {slug} gave no answer"))),
         Value::String(text) => text,

@@ -5,7 +5,7 @@ use crate::agent::Agent;
 use crate::context;
 use crate::definition::{AgentType, FunctionTransport};
 use crate::deliver::{answered, deliver, normalized};
-use crate::function_host::FunctionHost;
+use crate::function_host::{FunctionHost, HostRequest};
 use crate::mode::payload_of;
 use crate::state::{AgentState, AgentStateUpdate};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,9 @@ async fn build(
     let transport = agent.definition.transport.as_ref();
     let function = transport.and_then(|transport| transport.function.as_ref()).unwrap_or(&usual);
     let script = script_of(&agent, &state, &payload, function, &ctx).await?;
-    let host = FunctionHost::new(&agent, &tools, &ctx, &function.grants);
+    let depth = state.depth().copied().unwrap_or_default();
+    let request = HostRequest { grants: &function.grants, depth };
+    let host = FunctionHost::new(&agent, &tools, &ctx, request);
     let sandbox = agent.sandbox.as_ref().ok_or_else(unavailable)?;
     let ended = tokio::select! {
         biased;

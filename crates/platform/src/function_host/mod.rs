@@ -1,12 +1,17 @@
 //! Services for the code of function agents.
 
+mod agents;
+mod args;
+mod items;
+
+use self::args::{Args, wrong};
 use crate::agent::Agent;
 use crate::call::{ReadyCall, ToolCalled, call_one};
 use crate::definition::Grant;
 use crate::mode::RequestError;
 use crate::records::{RecordId, RecordKind, RecordRef, Records};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -23,19 +28,29 @@ const LINE_CHARS_MAX: usize = 2_000;
 /// Most calls of tools in an answer.
 const CALLS_SHOWN: usize = 100;
 
+/// The grants of code, and where it runs.
+#[derive(Debug)]
+pub(crate) struct HostRequest<'n> {
+    pub(crate) grants: &'n [Grant],
+    /// Number of agents that asked one another before the one of the code.
+    pub(crate) depth: u64,
+}
+
 /// The services of a node, as its code may ask for them.
 pub(crate) struct FunctionHost<'n> {
     agent: &'n Agent,
     tools: &'n Tools,
     ctx: &'n Ctx,
     grants: &'n [Grant],
+    /// Number of agents that asked one another before this one.
+    depth: u64,
     called: Mutex<Vec<ToolCalled>>,
     /// The reason why the node has to stop, such as an open question.
     stopped: Mutex<Option<NodeError>>,
-    /// Number of calls of tools that have begun and not ended.
+    /// Number of calls that have begun and not ended, of those that may have to stop the node.
     under_way: AtomicUsize,
     has_changed: Notify,
-    /// Number of further calls of services, which tells their records apart.
+    /// Number of calls, which tells their records apart.
     asked: AtomicUsize,
 }
 
@@ -77,13 +92,15 @@ impl<'n> FunctionHost<'n> {
         agent: &'n Agent,
         tools: &'n Tools,
         ctx: &'n Ctx,
-        grants: &'n [Grant],
+        request: HostRequest<'n>,
     ) -> Self {
+        let HostRequest { grants, depth } = request;
         Self {
             agent,
             tools,
             ctx,
             grants,
+            depth,
             called: Mutex::default(),
             stopped: Mutex::default(),
             under_way: AtomicUsize::new(0),
@@ -92,7 +109,7 @@ impl<'n> FunctionHost<'n> {
         }
     }
 
-    /// Waits until the node has to stop, and no call of a tool is under way. Ends once.
+    /// Waits until the node has to stop, and no such call is under way. Ends once.
     pub(crate) async fn until_stopped(&self) -> NodeError {
         loop {
             self.has_changed.notified().await;
@@ -123,6 +140,9 @@ impl<'n> FunctionHost<'n> {
             "model" => Grant::Model,
             "tools" => Grant::Tools,
             "deliverables.list" | "deliverables.read" => Grant::Deliverables,
+            "store.get" | "store.put" | "store.delete" | "store.search" => Grant::Store,
+            "agents.call" => Grant::Agents,
+            "agents.draft" => Grant::Drafts,
             "emit" => Grant::Emit,
             "log" => Grant::Log,
             _ => return false,
@@ -145,25 +165,37 @@ impl<'n> FunctionHost<'n> {
         }
     }
 
+    /// Does work that may have to stop the node, such as one that asks a person. It counts as under way
+    /// from here on.
+    fn stopping<'a, T: Send + 'a>(
+        &'a self,
+        work: impl Future<Output = NodeResult<T>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, HostError>> + Send + 'a {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        async move {
+            let ended = self.answered(work.await);
+            self.under_way.fetch_sub(1, Ordering::SeqCst);
+            self.has_changed.notify_one();
+            match ended {
+                Some(ended) => ended,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// Records what the code sees of a service, errors too: it sees the same when it runs again.
     async fn seen(
         &self,
-        member: &str,
-        work: impl Future<Output = NodeResult<Value>>,
+        what: Once,
+        work: impl Future<Output = NodeResult<Value>> + Send,
     ) -> Result<Value, HostError> {
-        let number = self.asked.fetch_add(1, Ordering::SeqCst);
-        let once = Once::new(member).id(number.to_string()).reads();
-        let seen = self.ctx.once(once, async |_| match work.await {
+        let seen = self.ctx.once(what, async |_| match work.await {
             Ok(value) => Ok(Seen::Answer(value)),
             Err(error) => Ok(Seen::Error(error_of(error.try_into_fault()?))),
         });
-        match self.answered(seen.await) {
-            Some(Ok(Seen::Answer(value))) => Ok(value),
-            Some(Ok(Seen::Error(error)) | Err(error)) => Err(error),
-            None => {
-                self.has_changed.notify_one();
-                std::future::pending().await
-            }
+        match self.stopping(seen).await? {
+            Seen::Answer(value) => Ok(value),
+            Seen::Error(error) => Err(error),
         }
     }
 
@@ -188,21 +220,16 @@ impl<'n> FunctionHost<'n> {
             Err(error) => return at_once(Err(error)),
         };
         // It gets its number here, in the order of the code, and not when it is polled.
-        let made = call_one(self.tools, &call);
-        self.under_way.fetch_add(1, Ordering::SeqCst);
+        let made = self.stopping(call_one(self.tools, &call));
         Box::pin(async move {
-            let called = self.answered(made.await);
-            self.under_way.fetch_sub(1, Ordering::SeqCst);
-            self.has_changed.notify_one();
-            let Some(called) = called else { return std::future::pending().await };
-            let called = called?;
+            let called = made.await?;
             let result = called.result.clone().map_err(error_of);
             self.called.lock().unwrap_or_else(PoisonError::into_inner).push(called);
             result
         })
     }
 
-    async fn ask_model(&self, args: Args) -> Result<Value, HostError> {
+    async fn ask_model(&self, what: Once, args: Args) -> Result<Value, HostError> {
         let expected = "a text, or `{messages: [{role, content}], schema}`";
         let request: ModelRequest = args.read("ctx.model", expected)?;
         let request = match request {
@@ -230,10 +257,10 @@ impl<'n> FunctionHost<'n> {
                 }
             }
         };
-        self.seen("ctx.model", Box::pin(answer)).await
+        self.seen(what.reads(), Box::pin(answer)).await
     }
 
-    async fn read_deliverables(&self, id: Option<String>) -> Result<Value, HostError> {
+    async fn read_deliverables(&self, what: Once, id: Option<String>) -> Result<Value, HostError> {
         let read = async {
             let owner = self.agent.owner(self.ctx).await?;
             let records = Records::new(&*self.agent.store, &owner, self.ctx.clock().now());
@@ -248,7 +275,7 @@ impl<'n> FunctionHost<'n> {
             let found = records.content(&record, None).await.map_err(|error| error.fault())?;
             Ok(json!({"record": record, "content": found.content}))
         };
-        self.seen("ctx.deliverables", read).await
+        self.seen(what.reads(), read).await
     }
 }
 
@@ -262,10 +289,7 @@ enum Seen {
 
 impl Host for FunctionHost<'_> {
     fn call(&self, member: String, args: Value) -> Answer<'_> {
-        let mut args = Args(match args {
-            Value::Array(args) => args,
-            _ => Vec::new(),
-        });
+        let mut args = Args::of(args);
         if !self.is_granted(&member) {
             let message = format!(
                 "`ctx.{member}` is not granted; `transport.function.grants` of the definition names what is"
@@ -273,9 +297,12 @@ impl Host for FunctionHost<'_> {
             let error = HostError { code: "W1055".to_owned(), message };
             return at_once(Err(error));
         }
+        // In the order of the code, which is the same when it runs again.
+        let number = self.asked.fetch_add(1, Ordering::SeqCst).to_string();
+        let what = Once::new(format!("ctx.{member}")).id(&number);
         match member.as_str() {
             "tools" => self.call_tool(args),
-            "model" => Box::pin(self.ask_model(args)),
+            "model" => Box::pin(self.ask_model(what, args)),
             "emit" => {
                 self.ctx.emit(args.take());
                 at_once(Ok(Value::Null))
@@ -290,9 +317,15 @@ impl Host for FunctionHost<'_> {
                 tracing::info!(agent = self.agent.slug, line, "a function agent logs");
                 at_once(Ok(Value::Null))
             }
-            "deliverables.list" => Box::pin(self.read_deliverables(None)),
+            "agents.call" => self.call_agent(&number, args),
+            "agents.draft" => Box::pin(self.draft_agent(what, args)),
+            "store.get" => Box::pin(self.get_item(what, args)),
+            "store.put" => Box::pin(self.put_item(what, args)),
+            "store.delete" => Box::pin(self.delete_item(what, args)),
+            "store.search" => Box::pin(self.search_items(what, args)),
+            "deliverables.list" => Box::pin(self.read_deliverables(what, None)),
             _ => match args.text("ctx.deliverables.read", "the id of a deliverable") {
-                Ok(id) => Box::pin(self.read_deliverables(Some(id))),
+                Ok(id) => Box::pin(self.read_deliverables(what, Some(id))),
                 Err(error) => at_once(Err(error)),
             },
         }
@@ -302,49 +335,6 @@ impl Host for FunctionHost<'_> {
 /// An answer without a wait.
 fn at_once<'a>(answer: Result<Value, HostError>) -> Answer<'a> {
     Box::pin(std::future::ready(answer))
-}
-
-/// The arguments of a call.
-struct Args(Vec<Value>);
-
-impl Args {
-    fn take(&mut self) -> Value {
-        if self.0.is_empty() { Value::Null } else { self.0.remove(0) }
-    }
-
-    fn text(&mut self, member: &'static str, expected: &str) -> Result<String, HostError> {
-        match self.take() {
-            Value::String(text) => Ok(text),
-            other => Err(wrong(member, &other, expected)),
-        }
-    }
-
-    fn object(
-        &mut self,
-        member: &'static str,
-        expected: &str,
-    ) -> Result<Map<String, Value>, HostError> {
-        match self.take() {
-            Value::Object(members) => Ok(members),
-            Value::Null => Ok(Map::new()),
-            other => Err(wrong(member, &other, expected)),
-        }
-    }
-
-    fn read<T: for<'de> Deserialize<'de>>(
-        mut self,
-        member: &'static str,
-        expected: &str,
-    ) -> Result<T, HostError> {
-        let value = self.take();
-        T::deserialize(&value).map_err(|_| wrong(member, &value, expected))
-    }
-}
-
-fn wrong(member: &'static str, found: &Value, expected: &str) -> HostError {
-    let found: String = found.to_string().chars().take(200).collect();
-    let message = format!("`{member}` was called with {found}; expected {expected}");
-    HostError { code: "W1033".to_owned(), message }
 }
 
 fn error_of(Fault { code, message, .. }: Fault) -> HostError {
