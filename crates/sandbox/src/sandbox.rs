@@ -10,8 +10,9 @@ use futures_util::stream::FuturesOrdered;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -248,7 +249,7 @@ impl Process {
         }
         match self.child.wait().await {
             // A function is stopped by its engine, and everything else by the system.
-            Ok(status) if self.code_kind != CodeKind::Function && status.code().is_none() => {
+            Ok(status) if self.code_kind != CodeKind::Function && is_exhausted(status) => {
                 SandboxError::Limit { limit: LimitKind::MemoryOrStack }
             }
             Ok(status) => SandboxError::Broken { reason: status.to_string() },
@@ -299,6 +300,15 @@ async fn write_all(
     std::future::pending().await
 }
 
+/// Returns `true` for the ends of a process that has no more memory or stack. An engine that made a
+/// forbidden call of the system ends by another signal.
+fn is_exhausted(status: ExitStatus) -> bool {
+    const ABORTED: i32 = 6;
+    const BAD_ADDRESS: i32 = 7;
+    const NO_SEGMENT: i32 = 11;
+    matches!(status.signal(), Some(ABORTED | BAD_ADDRESS | NO_SEGMENT))
+}
+
 fn encoded(message: &ToProcess) -> Result<Vec<u8>, SandboxError> {
     let frame = frame::encode(message).map_err(|error| broken(&error.to_string()))?;
     match frame.len() > frame::MESSAGE_BYTES_MAX {
@@ -309,4 +319,19 @@ fn encoded(message: &ToProcess) -> Result<Vec<u8>, SandboxError> {
 
 fn broken(reason: &str) -> SandboxError {
     SandboxError::Broken { reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forbidden_call_of_the_system_is_no_limit() {
+        const SIGSYS: i32 = 31;
+        let ends = [(6, true), (7, true), (11, true), (SIGSYS, false), (9, false)];
+        for (signal, expected) in ends {
+            assert_eq!(is_exhausted(ExitStatus::from_raw(signal)), expected, "{signal}");
+        }
+        assert!(!is_exhausted(ExitStatus::from_raw(0)));
+    }
 }

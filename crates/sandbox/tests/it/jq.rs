@@ -240,3 +240,25 @@ async fn programs_that_users_of_jq_reported() {
     }
     assert_eq!(found, [""; 0]);
 }
+
+/// A program that was killed ends no process: the system does, after the processor time of the call.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_process_that_nobody_ends_ends_by_itself() {
+    use std::io::Write;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+    const SIGKILL: i32 = 9;
+    let limits = SandboxLimits { timeout_ms: 0, ..SandboxLimits::default() };
+    let script = Script { limits, ..jq("def f: f; f", Value::Null) };
+    let mut message = json!(script);
+    message["kind"] = json!("script");
+    let message = message.to_string();
+    let length = u32::try_from(message.len()).expect("short").to_le_bytes();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft-sandbox"));
+    command.arg(format!("bounds=+{},1", limits.memory_bytes)).env_clear();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(&[&length, message.as_bytes()].concat()).expect("written");
+    assert_eq!(child.wait().expect("ends").signal(), Some(SIGKILL));
+}
