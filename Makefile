@@ -47,6 +47,10 @@ bench: ## measure the cost of a task against handwritten code; results in target
 bench-agents: ## measure the reading of 1,000 definitions, and the choice of one for a request
 	$(CARGO) bench --locked -p weftwork-platform --bench agents
 
+.PHONY: bench-sandbox
+bench-sandbox: ## measure calls of the sandbox against the start of /bin/true
+	$(CARGO) bench --locked -p weftwork-sandbox --features process --bench start
+
 .PHONY: bench-scale
 bench-scale: ## measure a store with a million threads; results in target/bench/scale.json
 	$(CARGO) bench --locked -p weftwork-runtime --bench engine -- threads

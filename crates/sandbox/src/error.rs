@@ -7,7 +7,7 @@ use weftwork_types::code::ErrorCode;
 pub enum SandboxError {
     /// This machine cannot confine a process.
     #[error(
-        "code cannot be executed here: {missing} is not available ({reason}); function agents need Linux 5.13 or newer with landlock and seccomp"
+        "code cannot be executed here: {missing} is not available ({reason}); function agents and jq need Linux 5.13 or newer with landlock and seccomp"
     )]
     Unavailable {
         /// The layer that is missing: `landlock`, `seccomp`, `rlimit`, or the system.
@@ -15,7 +15,7 @@ pub enum SandboxError {
         /// The reason.
         reason: String,
     },
-    /// The code is no program with a function `handler`.
+    /// The code is no program, or has no function `handler`.
     #[error("the code cannot be used: {reason}")]
     Invalid {
         /// The problem, with the line.
@@ -60,6 +60,8 @@ pub enum LimitKind {
     Memory,
     /// Stack.
     Stack,
+    /// Memory or stack of an engine without limits of its own: the system ended its process.
+    MemoryOrStack,
     /// Size of the result or of arguments, or of all arguments together.
     Output,
     /// Number of calls of the host.
@@ -74,6 +76,9 @@ impl std::fmt::Display for LimitKind {
             Self::Time => "it took longer than its `timeout_ms`",
             Self::Memory => "it needs more memory than code may have",
             Self::Stack => "its calls are nested too deep",
+            Self::MemoryOrStack => {
+                "it needs more memory than code may have, or its values or calls are nested too deep"
+            }
             Self::Output => "its result, or what it sent, is larger than it may be",
             Self::Received => "it received more than 64 MiB",
             Self::Calls => "it made more than 10,000 calls",

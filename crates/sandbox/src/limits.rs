@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 pub struct SandboxLimits {
     /// Maximum wall time in milliseconds, what the call waits for its host included.
     pub timeout_ms: u64,
-    /// Maximum memory of the values of the code in bytes.
+    /// Maximum memory of the values of the code in bytes; of jq, all that its process adds.
     pub memory_bytes: usize,
-    /// Maximum stack of the code in bytes.
+    /// Maximum stack of a function in bytes. jq has that of its process, 8 MiB.
     pub stack_bytes: usize,
     /// Maximum size of a result, or of the arguments of a call to the host, as JSON in bytes.
     pub output_bytes: usize,

@@ -6,17 +6,33 @@ use crate::limits::SandboxLimits;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Kinds of code, and what is done with it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CodeKind {
+    /// JavaScript with a function `handler(input, ctx)`, which is called. Its result may be a promise.
+    #[default]
+    Function,
+    /// A program of jq, which is executed. It has one output.
+    Jq,
+    /// A program of jq, which is read and not executed. The result is null.
+    JqCheck,
+}
+
 /// A call of code.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// Source of a function `handler(input, ctx)`, whose result may be a promise.
+    /// Kind of the code.
+    pub code_kind: CodeKind,
+    /// Source.
     pub code: String,
-    /// First argument of the function.
+    /// First argument of the function, or input of the program.
     pub input: Value,
-    /// Time that the code sees, in milliseconds since 1970. It does not pass.
+    /// Time that a function sees, in milliseconds since 1970. It does not pass.
     pub now_ms: u64,
-    /// Seed of the random numbers that the code sees.
+    /// Seed of the random numbers that a function sees.
     pub seed: u64,
     /// Limits.
     pub limits: SandboxLimits,
@@ -52,10 +68,13 @@ pub(crate) enum FromProcess {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum ScriptFailure {
-    /// It is no program, or has no function `handler`.
+    /// It is no program, or no function `handler`.
     Invalid { reason: String },
     /// It threw an error.
     Thrown { message: String, stack: String },
+    /// It threw null, or its engine did because there was no memory for an error. The process waits, so
+    /// that its memory can be read.
+    Null,
     /// It came to a limit.
     Limit { limit: LimitKind },
     /// Its promise never ends.

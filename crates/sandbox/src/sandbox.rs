@@ -1,16 +1,18 @@
 //! The side of the program: starts a process for each call, and answers what it asks for.
 
+use crate::bounds::Bounds;
 use crate::error::{LimitKind, SandboxError};
 use crate::frame::{self, MARGIN_BYTES};
 use crate::host::{Host, HostError};
-use crate::message::{FromProcess, Script, ScriptFailure, ToProcess};
+use crate::message::{CodeKind, FromProcess, Script, ScriptFailure, ToProcess};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,6 +33,8 @@ const SENT_FACTOR: usize = 16;
 const AT_ONCE_MAX: usize = 64;
 /// Most bytes that code may receive from its host.
 const RECEIVED_BYTES_MAX: usize = 64 << 20;
+/// Setting of the allocator of the program: it reserves less than the bounds of a process, in KiB.
+const RESERVE: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "16384");
 /// Most processes of a sandbox at once. Further calls of code wait.
 const PROCESSES_MAX: usize = 32;
 
@@ -44,7 +48,7 @@ pub struct Sandbox {
 
 impl Sandbox {
     /// Creates a sandbox whose processes are of a program that calls [`main`](crate::main) when it is
-    /// started with these arguments.
+    /// started with these arguments, and one behind them.
     #[must_use]
     pub fn new(
         program: impl Into<PathBuf>,
@@ -73,18 +77,22 @@ impl Sandbox {
     ) -> Result<Value, SandboxError> {
         let _turn = self.turns.acquire().await.map_err(|_| broken("the program ends"))?;
         let limit = Duration::from_millis(script.limits.timeout_ms).saturating_add(GRACE);
-        self.start()?.talk(script, host, clock.sleep(limit)).await
+        self.start(script)?.talk(script, host, clock.sleep(limit)).await
     }
 
-    fn start(&self) -> Result<Process, SandboxError> {
+    fn start(&self, script: &Script) -> Result<Process, SandboxError> {
         let mut command = Command::new(&self.program);
-        command.args(&self.args).env_clear().current_dir("/");
+        command.args(&self.args).arg(Bounds::of(script).argument()).current_dir("/");
+        let (name, value) = RESERVE;
+        command.env_clear().env(name, value);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.kill_on_drop(true).spawn().map_err(SandboxError::Start)?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let (stdin, stdout) =
             pipes.ok_or_else(|| SandboxError::Start(io::ErrorKind::BrokenPipe.into()))?;
         Ok(Process {
+            code_kind: script.code_kind,
+            memory_bytes: script.limits.memory_bytes,
             child,
             stdin: Some(stdin),
             frames: Frames { from: stdout, buffer: Vec::new() },
@@ -94,6 +102,8 @@ impl Sandbox {
 
 /// A process of a call.
 struct Process {
+    code_kind: CodeKind,
+    memory_bytes: usize,
     child: Child,
     stdin: Option<ChildStdin>,
     frames: Frames,
@@ -170,7 +180,7 @@ impl Process {
                             calls.push_back(async move { Answered { id, answer: call.await } });
                         }
                         Ok(FromProcess::Done { value }) => break Ok(value),
-                        Ok(FromProcess::Failed { failure }) => break Err(failure.into()),
+                        Ok(FromProcess::Failed { failure }) => break Err(self.failed(failure)),
                         Ok(_) => break Err(broken("it said that it is ready once more")),
                         Err(error) => break Err(broken(&error.to_string())),
                     }
@@ -199,6 +209,32 @@ impl Process {
         ended
     }
 
+    /// Returns the error of a failure.
+    fn failed(&self, failure: ScriptFailure) -> SandboxError {
+        match failure {
+            ScriptFailure::Invalid { reason } => SandboxError::Invalid { reason },
+            ScriptFailure::Thrown { message, stack } => SandboxError::Thrown { message, stack },
+            ScriptFailure::Limit { limit } => SandboxError::Limit { limit },
+            ScriptFailure::NeverEnds => SandboxError::NeverEnds,
+            // All memory of the process counts: a function whose limit is less than the engine needs by
+            // itself came to it.
+            ScriptFailure::Null if self.peak_bytes() >= Some(self.memory_bytes) => {
+                SandboxError::Limit { limit: LimitKind::Memory }
+            }
+            ScriptFailure::Null => {
+                SandboxError::Thrown { message: "null".to_owned(), stack: String::new() }
+            }
+        }
+    }
+
+    /// Returns the most memory that the process has had; `None` if the system does not say it.
+    fn peak_bytes(&self) -> Option<usize> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()?)).ok()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let kibibytes: usize = peak.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kibibytes << 10)
+    }
+
     async fn receive(&mut self, most: usize) -> Result<FromProcess, SandboxError> {
         match self.frames.next(most).await {
             Ok(frame) => serde_json::from_slice(&frame).map_err(|error| broken(&error.to_string())),
@@ -212,6 +248,10 @@ impl Process {
             return SandboxError::Limit { limit: LimitKind::Output };
         }
         match self.child.wait().await {
+            // A function is stopped by its engine, and everything else by the system.
+            Ok(status) if self.code_kind != CodeKind::Function && is_exhausted(status) => {
+                SandboxError::Limit { limit: LimitKind::MemoryOrStack }
+            }
             Ok(status) => SandboxError::Broken { reason: status.to_string() },
             Err(error) => SandboxError::Broken { reason: error.to_string() },
         }
@@ -260,6 +300,15 @@ async fn write_all(
     std::future::pending().await
 }
 
+/// Returns `true` for the ends of a process that has no more memory or stack. An engine that made a
+/// forbidden call of the system ends by another signal.
+fn is_exhausted(status: ExitStatus) -> bool {
+    const ABORTED: i32 = 6;
+    const BAD_ADDRESS: i32 = 7;
+    const NO_SEGMENT: i32 = 11;
+    matches!(status.signal(), Some(ABORTED | BAD_ADDRESS | NO_SEGMENT))
+}
+
 fn encoded(message: &ToProcess) -> Result<Vec<u8>, SandboxError> {
     let frame = frame::encode(message).map_err(|error| broken(&error.to_string()))?;
     match frame.len() > frame::MESSAGE_BYTES_MAX {
@@ -272,13 +321,17 @@ fn broken(reason: &str) -> SandboxError {
     SandboxError::Broken { reason: reason.to_owned() }
 }
 
-impl From<ScriptFailure> for SandboxError {
-    fn from(failure: ScriptFailure) -> Self {
-        match failure {
-            ScriptFailure::Invalid { reason } => Self::Invalid { reason },
-            ScriptFailure::Thrown { message, stack } => Self::Thrown { message, stack },
-            ScriptFailure::Limit { limit } => Self::Limit { limit },
-            ScriptFailure::NeverEnds => Self::NeverEnds,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forbidden_call_of_the_system_is_no_limit() {
+        const SIGSYS: i32 = 31;
+        let ends = [(6, true), (7, true), (11, true), (SIGSYS, false), (9, false)];
+        for (signal, expected) in ends {
+            assert_eq!(is_exhausted(ExitStatus::from_raw(signal)), expected, "{signal}");
         }
+        assert!(!is_exhausted(ExitStatus::from_raw(0)));
     }
 }

@@ -32,7 +32,7 @@ const MESSAGE_BYTES_MAX: u64 = 16 << 20;
 pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
         Agents::List { of } => list(of.org.as_deref(), context).await,
-        Agents::Definitions(command) => definitions::definitions(command, context),
+        Agents::Definitions(command) => definitions::definitions(command, context).await,
         Agents::Show { slug, of } => show(slug, of.org.as_deref(), context).await,
         Agents::Run(ask) => run(ask, context).await,
         Agents::Add { folder, of } => rows::add(folder, of.org.as_deref(), context).await,

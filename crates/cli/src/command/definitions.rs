@@ -6,13 +6,16 @@ use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use weftwork::config::Origin;
-use weftwork::platform::{Definitions, read_definition, read_definitions, read_folder};
+use weftwork::graph::SystemClock;
+use weftwork::platform::{
+    DefinitionFolder, Definitions, Problem, read_definition, read_definitions, read_folder,
+};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
 use weftwork_cli_base::terminal::{Style, Terminal};
 
-pub(crate) fn definitions(
+pub(crate) async fn definitions(
     command: &DefinitionCommand,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
@@ -23,7 +26,7 @@ pub(crate) fn definitions(
         || configured.map_or_else(|| PathBuf::from("agents"), |folder| folder.value.clone());
     match command {
         DefinitionCommand::Check { folder, json } => {
-            check(&folder.clone().unwrap_or_else(usual), *json, context)
+            check(&folder.clone().unwrap_or_else(usual), *json, context).await
         }
         DefinitionCommand::New { slug, agent_type, folder } => {
             make(slug, *agent_type, &folder.clone().unwrap_or_else(usual), terminal)
@@ -32,14 +35,15 @@ pub(crate) fn definitions(
 }
 
 /// Checks the definitions of a folder, and prints their problems.
-fn check(folder: &Path, json: bool, context: &CommandContext) -> Result<Exit, CliError> {
+async fn check(folder: &Path, json: bool, context: &CommandContext) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
     let read = match folder.join("agent.yaml").exists() {
         true => Ok(Definitions::from(read_folder(folder))),
         false => read_definitions(folder),
     };
     let read = read.map_err(|problem| CliError::BadInput { reason: problem.to_string() })?;
-    let Definitions { sound, problems, .. } = read;
+    let Definitions { sound, mut problems, .. } = read;
+    problems.extend(check_programs(&sound, context).await);
     for agent in &sound {
         context.note_name(&agent.slug);
     }
@@ -68,6 +72,24 @@ fn check(folder: &Path, json: bool, context: &CommandContext) -> Result<Exit, Cl
         }
     }
     Ok(Exit::Done)
+}
+
+/// Checks the programs of jq in transforms. Where they cannot be read, a note says so.
+async fn check_programs(sound: &[DefinitionFolder], context: &CommandContext) -> Vec<Problem> {
+    let Some(sandbox) = &context.config.sandbox else { return Vec::new() };
+    let mut problems = Vec::new();
+    for agent in sound {
+        match agent.check_programs(sandbox, &SystemClock::new()).await {
+            Ok(found) => problems.extend(found),
+            Err(error) => {
+                let agent = &agent.slug;
+                context
+                    .terminal
+                    .note(format_args!("programs of `{agent}` are not checked: {error}"));
+            }
+        }
+    }
+    problems
 }
 
 /// Makes the folder of a new definition. Nothing that exists is changed.

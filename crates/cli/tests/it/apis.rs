@@ -280,6 +280,82 @@ async fn a_secret_that_is_missing_and_a_form_that_is_none_are_named() {
     assert!(checked.out.contains("shop/agent.yaml:3:20: W1008"), "{checked:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_of_jq_make_requests_and_deliverables() {
+    let definition = "endpoint: '{url}/orders', idempotency_header: Idempotency-Key";
+    let more = "request_transform: {jq: '{lines: (.input.lines | map({sku: .id, n: (.n // 1)})), note: .message}'}\nresponse_transform:\n  jq: |\n    # Ids of what was ordered.\n    {ids: [.response.items[].id], status, large: .response.large}";
+    let answer = json!({"items": [{"id": 7}, {"id": 8}], "large": 7_615_917_337_495_251_231_u64});
+    let scene = Scene::new(definition, more, move |number, _| match number {
+        0 => fails(503, &[]),
+        _ => answers(200, &answer),
+    })
+    .await;
+    let checked = scene.weft(&["agents", "check"]);
+    assert_eq!(checked.status, Some(0), "{checked:?}");
+    let input = r#"{"lines": [{"id": "a", "n": 2}, {"id": "b"}]}"#;
+    let found = scene.ask(&["Quickly.", "--input", input]);
+    let expected = json!({"ids": [7, 8], "status": 200, "large": 7_615_917_337_495_251_231_u64});
+    assert_eq!(found["content"], expected, "{found}");
+    let body = r#"{"lines":[{"sku":"a","n":2},{"sku":"b","n":1}],"note":"Quickly."}"#;
+    assert_eq!([scene.body(0), scene.body(1)], [body, body]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_fails_or_comes_to_a_limit_sends_nothing() {
+    let cases = [
+        ("empty", "no output"),
+        (".input[]", "more than one output"),
+        ("error(\"no lines\")", "no lines"),
+        (".input + 1", "cannot calculate"),
+        ("$ENV", "variable `$ENV` does not exist"),
+        ("{token: env.AGENT_SHOP_TOKEN}", "filter `env` does not exist"),
+        ("def f: f; f", "longer than 5000 ms"),
+        ("[repeat(1)]", "more memory"),
+        ("until(false; [.])", "more memory"),
+        ("\"x\" | until(false; . + .)", "more memory"),
+        ("\"x\" * 2000000", "larger than it may be"),
+    ];
+    for (program, reason) in cases {
+        let more = format!("request_transform: {}", json!({"jq": program}));
+        let scene =
+            Scene::new("endpoint: '{url}/x'", &more, |_, _| answers(200, &Value::Null)).await;
+        let found = scene.ask(&["Go.", "--input", r#"{"a": 1, "b": 2}"#]);
+        assert_eq!(found["metadata"]["code"], "W1062", "{program}: {found}");
+        let error = found["error"].as_str().expect("a text");
+        assert!(error.contains("`request_transform`") && error.contains(reason), "{found}");
+        assert_eq!(scene.server.received().len(), 0, "{program}");
+    }
+    // The request was made, whatever becomes of its answer.
+    let more = "response_transform: {jq: '.response | error'}";
+    let answer = json!({"key": "CANARY", "a": 1});
+    let scene =
+        Scene::new("endpoint: '{url}/x', authentication: {type: bearer}", more, move |_, _| {
+            answers(200, &answer)
+        })
+        .await;
+    let found = scene.ask(&["Go."]);
+    assert_eq!(found["metadata"]["code"], "W1062", "{found}");
+    assert!(found["error"].as_str().is_some_and(|error| error.contains("[secret]")), "{found}");
+    assert_eq!(scene.server.received().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_check_finds_what_is_no_program_and_where() {
+    let more =
+        "request_transform:\n  jq: '.input | mpa(.)'\nresponse_transform: {jq: '.response['}";
+    let scene = Scene::new("endpoint: '{url}/x'", more, |_, _| answers(200, &Value::Null)).await;
+    let checked = scene.weft(&["agents", "check"]);
+    assert_eq!(checked.status, Some(1), "{checked:?}");
+    for part in [
+        "shop/agent.yaml:4:3: W1008",
+        "line 1, column 10: filter `mpa` does not exist",
+        "shop/agent.yaml:5:21: W1008",
+        "line 1, column 11: found the end, expected closing bracket",
+    ] {
+        assert!(checked.out.contains(part), "{part}: {checked:?}");
+    }
+}
+
 /// A request that may have been done is not reported as failed: a person decides.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_fails_within_a_request_leaves_its_outcome_open() {

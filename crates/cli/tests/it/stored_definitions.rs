@@ -100,6 +100,39 @@ fn server_follows(home: &Home) {
     assert_eq!(home.weft(&["agents", "remove", "golf"]).status, Some(2));
 }
 
+/// Returns the files that a process has open, ordered. Connections are left out: they end later.
+#[cfg(target_os = "linux")]
+fn open_files(served: &Served) -> Vec<std::path::PathBuf> {
+    let open = fs::read_dir(format!("/proc/{}/fd", served.id())).expect("is there");
+    let open = open.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    let mut files: Vec<_> = open.filter(|file| file.starts_with("/")).collect();
+    files.sort();
+    files
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_follows_changes_keeps_none_of_their_files_open() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    write(&home, "agents/filed", &definition("1.0.0"));
+    let served = serve(&home, &[]);
+    let follow = |version: &str| {
+        write(&home, "drafts/golf", &definition(version));
+        done(&home, &["agents", "add", "drafts/golf"]);
+        until(&served, "golf", |_, body| body["semver"] == version);
+        write(&home, "agents/filed", &definition(version));
+        done(&home, &["agents", "reload"]);
+        until(&served, "filed", |_, body| body["semver"] == version);
+    };
+    follow("2.0.0");
+    let before = open_files(&served);
+    assert!(!before.is_empty());
+    for version in ["3.0.0", "4.0.0", "5.0.0"] {
+        follow(version);
+    }
+    assert_eq!(open_files(&served), before);
+}
+
 #[test]
 fn a_definition_is_refused_with_its_lines_and_with_the_file_of_its_name() {
     let home = Home::new();

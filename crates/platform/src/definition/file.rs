@@ -48,10 +48,10 @@ pub struct Definition {
     /// Order of several calls of tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_mode: Option<ToolMode>,
-    /// Form of the request that is sent to an API: a mapping, or a text in jq or as a template.
+    /// Form of the request that is sent to an API: a mapping, a text with placeholders, or `{jq: PROGRAM}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_transform: Option<Json>,
-    /// Form of the deliverable made of the answer of an API.
+    /// Form of the deliverable made of the answer of an API, of the same kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_transform: Option<Json>,
     /// Way to what executes the agent outside this process.
@@ -361,6 +361,13 @@ pub enum OrchestrationMode {
 }
 
 impl Definition {
+    /// Returns the transforms, with the pointers of their keys.
+    pub(crate) fn transforms(&self) -> impl Iterator<Item = (&'static str, &Json)> {
+        let request = self.request_transform.as_ref().map(|form| ("/request_transform", form));
+        let response = self.response_transform.as_ref().map(|form| ("/response_transform", form));
+        request.into_iter().chain(response)
+    }
+
     /// Returns the modes.
     #[must_use]
     pub fn modes(&self) -> &[Mode] {

@@ -3,6 +3,7 @@
 use super::file::Definition;
 use super::problem::{Location, Problem, ProblemKind};
 use super::schema::path_of;
+use super::transform::Transform;
 use super::yaml::{FILE_BYTES_MAX, Node};
 use super::{Beside, Read, Usual, read, read_members, sorted};
 use crate::skills::Skill;
@@ -12,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
+use weftwork_sandbox::{CodeKind, NoHost, Sandbox, SandboxError, Script};
 use weftwork_types::canonical::{Hash, hash};
+use weftwork_types::port::Clock;
 
 /// Name of the file of a definition.
 const AGENT: &str = "agent.yaml";
@@ -84,6 +87,31 @@ impl DefinitionFolder {
             texts.extend(text.map(|text| (name.to_owned(), text)));
         }
         Ok(texts)
+    }
+
+    /// Checks the programs of jq of the definition, without executing them: that needs a sandbox, in
+    /// which they are read.
+    ///
+    /// # Errors
+    /// The sandbox has no result, for another reason than the program.
+    pub async fn check_programs(
+        &self,
+        sandbox: &Sandbox,
+        clock: &dyn Clock,
+    ) -> Result<Vec<Problem>, SandboxError> {
+        let mut problems = Vec::new();
+        for (pointer, transform) in self.definition.transforms() {
+            let Ok(Transform::Jq(code)) = Transform::read(transform) else { continue };
+            let script = Script { code_kind: CodeKind::JqCheck, code, ..Script::default() };
+            let reason = match sandbox.run(&script, &NoHost, clock).await {
+                Ok(_) => continue,
+                Err(SandboxError::Invalid { reason }) => reason,
+                Err(error @ SandboxError::Limit { .. }) => error.to_string(),
+                Err(error) => return Err(error),
+            };
+            problems.push(self.bad_value(pointer, format!("a program of jq ({reason})")));
+        }
+        Ok(problems)
     }
 
     /// Creates a problem of a value.

@@ -96,18 +96,13 @@ impl Rules<'_> {
             let expected = "the type `function`, or no code";
             self.report(ProblemKind::TypeMismatch, "/function_code", expected);
         }
-        let transforms = [
-            ("/request_transform", &definition.request_transform),
-            ("/response_transform", &definition.response_transform),
-        ];
-        for (pointer, transform) in transforms {
-            let Some(transform) = transform else { continue };
+        for (pointer, transform) in definition.transforms() {
             if of != AgentType::Api {
                 let expected = "the type `api`, or no transform";
                 self.report(ProblemKind::TypeMismatch, pointer, expected);
             }
             if Transform::read(transform).is_err() {
-                let expected = "a mapping, JSON, or a text with placeholders such as `{{message}}`";
+                let expected = "a mapping, JSON, a text with placeholders such as `{{message}}`, or a program as `{jq: PROGRAM}`";
                 self.report(ProblemKind::BadValue, pointer, expected);
             }
         }

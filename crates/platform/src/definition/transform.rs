@@ -1,4 +1,4 @@
-//! Forms of requests and answers: values with placeholders.
+//! Forms of requests and answers: values with placeholders, and programs of jq.
 //!
 //! `{{a.b.0}}` is the value at a path of the scope. A text that is one placeholder becomes the value
 //! itself; in a longer text, a value is inserted as text. There are no conditions and no loops, so that a
@@ -10,34 +10,57 @@ use std::collections::BTreeMap;
 /// Most bytes of a value that a form makes, as JSON.
 const BYTES_MAX: usize = 1 << 20;
 
-/// A form that was checked.
+/// The key of a program.
+const JQ: &str = "jq";
+
+/// A form that was read.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Transform(Value);
+pub(crate) enum Transform {
+    /// A mapping, or a text with placeholders.
+    Form(Form),
+    /// A program of jq, which a sandbox executes.
+    Jq(String),
+}
+
+/// A value with placeholders.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Form(Value);
 
 impl Transform {
-    /// Reads a form; the error is the reason why it is none.
+    /// Reads a form; the error is the reason why it is none. The program of `{jq: …}` is not read.
     ///
     /// A text that is JSON is read as its value before anything is inserted: a value with a quotation
     /// mark or a line break does not break it.
     pub(crate) fn read(value: &Value) -> Result<Self, String> {
         let Value::String(text) = value else {
             return match value {
-                Value::Object(_) | Value::Array(_) => Ok(Self(value.clone())),
+                Value::Object(members) if members.len() == 1 && members.contains_key(JQ) => {
+                    let program = members.get(JQ).and_then(Value::as_str);
+                    let program = program.ok_or("the program of `jq` is no text")?;
+                    Ok(Self::Jq(program.to_owned()))
+                }
+                Value::Object(_) | Value::Array(_) => Ok(Self::of(value.clone())),
                 other => Err(format!("{other} is no mapping and no text")),
             };
         };
         if text.trim_start().starts_with(['{', '[']) && !text.trim_start().starts_with("{{") {
-            let read = serde_json::from_str(text).map(Self);
+            let read = serde_json::from_str(text).map(Self::of);
             return read.map_err(|error| {
                 format!("the text begins as JSON and is none ({error}); write a mapping, or placeholders in quotation marks")
             });
         }
         match text.contains("{{") {
-            true => Ok(Self(value.clone())),
-            false => Err("the text has no placeholder such as `{{message}}`; jq is not supported in this version".to_owned()),
+            true => Ok(Self::of(value.clone())),
+            false => Err("the text has no placeholder such as `{{message}}`; write a program of jq as `{jq: PROGRAM}`".to_owned()),
         }
     }
 
+    fn of(value: Value) -> Self {
+        Self::Form(Form(value))
+    }
+}
+
+impl Form {
     /// Returns the value that the form makes of a scope; the error is the reason why there is none.
     pub(crate) fn apply(&self, scope: &Value) -> Result<Value, String> {
         let mut left = BYTES_MAX;
@@ -130,7 +153,14 @@ mod tests {
 
     fn apply(form: Value) -> Result<Value, String> {
         let scope = json!({"message": "pay {{input.n}}", "input": {"n": 7, "list": ["a", {"b": true}], "none": null}});
-        Transform::read(&form)?.apply(&scope)
+        form_of(&form)?.apply(&scope)
+    }
+
+    fn form_of(form: &Value) -> Result<Form, String> {
+        match Transform::read(form)? {
+            Transform::Form(form) => Ok(form),
+            Transform::Jq(program) => Err(format!("jq: {program}")),
+        }
     }
 
     #[test]
@@ -153,11 +183,23 @@ mod tests {
         let form = json!(
             r#"{"chatInput": "{{message}}", "n": "{{input.n}}", "to": ["{{input.n}} times"]}"#
         );
-        let made = Transform::read(&form).and_then(|form| form.apply(&scope));
+        let made = form_of(&form).and_then(|form| form.apply(&scope));
         let expected = json!({"chatInput": scope["message"], "n": 7, "to": ["7 times"]});
         assert_eq!(made, Ok(expected));
         let open = Transform::read(&json!(r#"{"n": {{input.n}}}"#));
         assert!(open.is_err_and(|reason| reason.contains("in quotation marks")));
+    }
+
+    #[test]
+    fn a_mapping_with_the_one_key_jq_is_a_program() {
+        let read = |form: Value| Transform::read(&form);
+        assert_eq!(read(json!({"jq": ".input"})), Ok(Transform::Jq(".input".to_owned())));
+        assert_eq!(read(json!({"jq": "{{x}}"})), Ok(Transform::Jq("{{x}}".to_owned())));
+        assert!(read(json!({"jq": 3})).is_err_and(|reason| reason.contains("no text")));
+        let others = [json!({"jq": ".", "query": "{{message}}"}), json!([{"jq": "."}]), json!({})];
+        for other in others {
+            assert_eq!(read(other.clone()), Ok(Transform::Form(Form(other))));
+        }
     }
 
     #[test]
@@ -171,9 +213,29 @@ mod tests {
         assert!(apply(json!(".input | .n")).is_err_and(|reason| reason.contains("jq")));
         assert!(apply(json!(3)).is_err());
         let large = json!({"input": {"x": "x".repeat(600_000)}});
-        let twice = Transform(json!(["{{input.x}}", "{{input.x}}"]));
+        let twice = Form(json!(["{{input.x}}", "{{input.x}}"]));
         assert!(twice.apply(&large).is_err_and(|reason| reason.contains("1048576")));
-        let within = Transform(json!("{{input.x}}{{input.x}}"));
+        let within = Form(json!("{{input.x}}{{input.x}}"));
         assert!(within.apply(&large).is_err());
+        // Forms that are made to do harm: many placeholders, deep and wide forms, long paths.
+        let large = json!({"input": {"x": "x".repeat(1_000), "{{input.x}}": "{{input.x}}"}});
+        let bombs = [
+            json!("{{input.x}}".repeat(2_000)),
+            json!(vec!["{{input.x}}"; 2_000]),
+            json!({"a": vec![json!({"b": "{{input}}"}); 2_000]}),
+            json!(vec![json!(vec!["{{input.x}}"; 50]); 50]),
+        ];
+        for bomb in bombs {
+            let made = form_of(&bomb).and_then(|form| form.apply(&large));
+            assert!(made.is_err_and(|reason| reason.contains("1048576")));
+        }
+        let harmless = [
+            (json!("{{".repeat(200_000)), json!("{{".repeat(200_000))),
+            (json!(format!("{{{{{}}}}}", "input.".repeat(200_000))), Value::Null),
+            (json!("{{input.{{input.x}}}}"), json!("}}")),
+        ];
+        for (form, expected) in harmless {
+            assert_eq!(form_of(&form).and_then(|form| form.apply(&large)), Ok(expected));
+        }
     }
 }

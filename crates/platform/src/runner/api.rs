@@ -1,5 +1,6 @@
 //! API agents: a build makes a request of an HTTP API, and its answer is the deliverable.
 
+use super::function::unavailable;
 use super::{Runner, request_value};
 use crate::agent::{Agent, warn};
 use crate::api::{kind_of, tool_name};
@@ -13,12 +14,16 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_agents::Tools;
 use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, State};
+use weftwork_sandbox::{CodeKind, LimitKind, NoHost, SandboxError, SandboxLimits, Script};
 use weftwork_types::ErrorCode;
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 
 /// Title of a deliverable whose request has none.
 const TITLE: &str = "API Agent Output";
+
+/// Maximum wall time of a program of jq in milliseconds.
+const JQ_TIMEOUT_MS: u64 = 5_000;
 
 /// The runner of API agents.
 #[derive(Debug)]
@@ -44,18 +49,21 @@ async fn build(
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
     context::check_records(&agent, &payload, &ctx).await?;
     let scope = request_value(&state, &payload, &ctx);
-    let arguments = arguments_of(&agent, &scope)?;
+    let arguments = arguments_of(&agent, &scope, &ctx).await?;
     let call = ReadyCall { tool: tool_name(&agent.slug), arguments };
     let called = Box::pin(call_one(&tools, &call)).await?;
     let mut was_cut = false;
-    let done = match called.result.clone().map(|answer| content_of(&agent, scope, answer)) {
-        Ok(Ok(content)) => {
+    let content = match called.result.clone() {
+        Ok(answer) => content_of(&agent, scope, answer, &ctx).await,
+        Err(failure) => Err(failure.into()),
+    };
+    let done = match content {
+        Ok(content) => {
             was_cut = is_cut(&content);
             deliver(&agent, &payload, TITLE, normalized(&agent, content), &ctx).await
         }
         // The request was made, and is part of the answer.
-        Ok(Err(unfit)) => Err(unfit),
-        Err(failure) => Err(failure.into()),
+        Err(error) => Err(error),
     };
     let (mut answer, text) = answered(&agent, done)?;
     answer["metadata"]["tools"] = json!([called.shown()]);
@@ -67,14 +75,15 @@ async fn build(
 }
 
 /// The body and the query of the request.
-fn arguments_of(agent: &Agent, scope: &Value) -> NodeResult<Value> {
-    let wrong = |reason: String| transform_error("request_transform", &reason);
+async fn arguments_of(agent: &Agent, scope: &Value, ctx: &Ctx) -> NodeResult<Value> {
+    const KEY: &str = "request_transform";
+    let wrong = |reason: String| transform_error(KEY, &reason);
     let transport = agent.definition.transport.as_ref();
     let Some(api) = transport.and_then(|transport| transport.api.as_ref()) else {
         return Err(wrong("the definition has no API".to_owned()));
     };
     let body = match &agent.definition.request_transform {
-        Some(form) => Transform::read(form).and_then(|form| form.apply(scope)).map_err(wrong)?,
+        Some(form) => Transformed { agent, ctx, key: KEY, form }.of(scope).await?,
         // The definition says what a request that reads has.
         None if api.only_reads() && !api.query.is_empty() => Value::Null,
         None => pass_through(scope),
@@ -112,7 +121,13 @@ fn pass_through(scope: &Value) -> Value {
 }
 
 /// The content that an answer becomes: its body without a transform.
-fn content_of(agent: &Agent, mut scope: Value, mut answer: Value) -> NodeResult<Value> {
+async fn content_of(
+    agent: &Agent,
+    mut scope: Value,
+    mut answer: Value,
+    ctx: &Ctx,
+) -> NodeResult<Value> {
+    const KEY: &str = "response_transform";
     // A person may have answered in place of the API, with any value.
     let body = match answer.get_mut("body") {
         Some(body) => body.take(),
@@ -121,12 +136,52 @@ fn content_of(agent: &Agent, mut scope: Value, mut answer: Value) -> NodeResult<
     let Some(form) = &agent.definition.response_transform else { return Ok(body) };
     if is_cut(&body) {
         let reason = "the answer is longer than a deliverable may be, and was cut".to_owned();
-        return Err(transform_error("response_transform", &reason));
+        return Err(transform_error(KEY, &reason));
     }
     scope["status"] = answer.get_mut("status").map(Value::take).unwrap_or_default();
     scope["response"] = body;
-    let made = Transform::read(form).and_then(|form| form.apply(&scope));
-    made.map_err(|reason| transform_error("response_transform", &reason))
+    Transformed { agent, ctx, key: KEY, form }.of(&scope).await
+}
+
+/// A transform of a definition.
+struct Transformed<'n> {
+    agent: &'n Agent,
+    ctx: &'n Ctx,
+    key: &'static str,
+    form: &'n Value,
+}
+
+impl Transformed<'_> {
+    /// Returns the value that the transform makes of a scope.
+    async fn of(&self, scope: &Value) -> NodeResult<Value> {
+        let wrong = |reason: String| transform_error(self.key, &reason);
+        let program = match Transform::read(self.form).map_err(wrong)? {
+            Transform::Form(form) => return form.apply(scope).map_err(wrong),
+            Transform::Jq(program) => program,
+        };
+        let script = Script {
+            code_kind: CodeKind::Jq,
+            code: program,
+            input: scope.clone(),
+            limits: SandboxLimits { timeout_ms: JQ_TIMEOUT_MS, ..SandboxLimits::default() },
+            ..Script::default()
+        };
+        let sandbox = self.agent.sandbox.as_ref().ok_or_else(unavailable)?;
+        let made = Box::pin(sandbox.run(&script, &NoHost, &**self.ctx.clock())).await;
+        made.map_err(|error| {
+            // It may have parts of its input.
+            let text = self.ctx.calls().hidden.shape(&error.to_string()).to_string();
+            match error {
+                SandboxError::Limit { limit: LimitKind::Time } => {
+                    wrong(format!("the program took longer than {JQ_TIMEOUT_MS} ms"))
+                }
+                SandboxError::Unavailable { .. }
+                | SandboxError::Broken { .. }
+                | SandboxError::Start(_) => Fault::new(error.code(), text).into(),
+                _ => wrong(text),
+            }
+        })
+    }
 }
 
 fn transform_error(key: &str, reason: &str) -> NodeError {

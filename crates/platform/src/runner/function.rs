@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use weftwork_agents::Tools;
 use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, Once, State};
-use weftwork_sandbox::{SandboxError, SandboxLimits, Script};
+use weftwork_sandbox::{CodeKind, SandboxError, SandboxLimits, Script};
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::Payload;
@@ -101,6 +101,7 @@ async fn script_of(
     let usual = SandboxLimits::default();
     let memory = function.memory_mb.and_then(|megabytes| usize::try_from(megabytes).ok());
     Ok(Script {
+        code_kind: CodeKind::Function,
         code: agent.definition.function_code.clone().unwrap_or_default(),
         input: request_value(state, payload, ctx),
         now_ms: chance.now_ms,
@@ -151,7 +152,7 @@ fn fault_of(error: &SandboxError, ctx: &Ctx) -> NodeError {
     Fault::new(error.code(), text).into()
 }
 
-fn unavailable() -> NodeError {
+pub(super) fn unavailable() -> NodeError {
     let missing = SandboxError::Unavailable {
         missing: "the sandbox".to_owned(),
         reason: "this program was built without it".to_owned(),

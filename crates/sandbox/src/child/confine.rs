@@ -1,5 +1,7 @@
 //! The rights that the process gives up.
 
+use crate::bounds::Bounds;
+
 /// A layer that this machine does not have.
 #[derive(Debug)]
 pub struct Missing {
@@ -25,16 +27,17 @@ pub const LAYERS: [Layer; 3] = [Layer::Rlimit, Layer::Landlock, Layer::Seccomp];
 
 #[cfg(not(target_os = "linux"))]
 /// Gives up rights, which this system has no way to do.
-pub fn confine(_: &[Layer]) -> Result<(), Missing> {
+pub(crate) fn confine(_: &[Layer], _: &Bounds) -> Result<(), Missing> {
     Err(Missing { missing: "Linux", reason: "this is another system".to_owned() })
 }
 
 #[cfg(target_os = "linux")]
-pub use linux::confine;
+pub(crate) use linux::confine;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::{Layer, Missing};
+    use super::{Bounds, Layer, Missing};
+    use crate::bounds::Space;
     use landlock::{
         ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
         RulesetStatus, Scope,
@@ -46,19 +49,19 @@ mod linux {
     };
     use std::collections::BTreeMap;
 
-    /// Most address space of the process in bytes. The values of the code have a limit of their own.
-    const ADDRESS_SPACE_BYTES: u64 = 2 << 30;
-    /// Most processor time in seconds, whatever the code's own limit is.
-    const CPU_SECONDS: u64 = 600;
+    /// Most bytes of the stack. Functions have a smaller limit of their own.
+    const STACK_BYTES: u64 = 8 << 20;
+    /// Bytes of a page, in which the system counts address space.
+    const PAGE_BYTES: u64 = 4 << 10;
 
     /// Gives up files beyond the open pipes, connections, other processes, and most calls of the system.
     ///
     /// # Errors
     /// The layer that is missing. The layers before it are set up.
-    pub fn confine(layers: &[Layer]) -> Result<(), Missing> {
+    pub(crate) fn confine(layers: &[Layer], bounds: &Bounds) -> Result<(), Missing> {
         for layer in layers {
             match layer {
-                Layer::Rlimit => limit(&LIMITS)?,
+                Layer::Rlimit => limit(&limits(bounds)?)?,
                 Layer::Landlock => {
                     forbid_files()?;
                     // After `landlock`, which opens a file to be set up.
@@ -70,12 +73,30 @@ mod linux {
         Ok(())
     }
 
-    const LIMITS: [(Resource, u64); 4] = [
-        (Resource::AS, ADDRESS_SPACE_BYTES),
-        (Resource::CPU, CPU_SECONDS),
-        (Resource::CORE, 0),
-        (Resource::FSIZE, 0),
-    ];
+    fn limits(bounds: &Bounds) -> Result<[(Resource, u64); 5], Missing> {
+        let space = match bounds.space {
+            Space::Whole(bytes) => bytes,
+            Space::Added(bytes) => space_bytes()?.saturating_add(bytes),
+        };
+        Ok([
+            (Resource::AS, space),
+            (Resource::CPU, bounds.cpu_seconds),
+            (Resource::STACK, STACK_BYTES),
+            (Resource::CORE, 0),
+            (Resource::FSIZE, 0),
+        ])
+    }
+
+    /// Returns the address space of the process in bytes.
+    fn space_bytes() -> Result<u64, Missing> {
+        const STATM: &str = "/proc/self/statm";
+        let missing = |reason: String| Missing { missing: "rlimit", reason };
+        let text = std::fs::read_to_string(STATM);
+        let text = text.map_err(|error| missing(format!("{STATM}: {error}")))?;
+        let pages = text.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
+        let pages = pages.ok_or_else(|| missing(format!("{STATM} has no number of pages")))?;
+        Ok(pages.saturating_mul(PAGE_BYTES))
+    }
 
     fn limit(limits: &[(Resource, u64)]) -> Result<(), Missing> {
         for (resource, most) in limits {

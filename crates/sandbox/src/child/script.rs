@@ -48,7 +48,7 @@ const FILE: &str = "function.js";
 /// Most characters of a message or of the lines of an error.
 const TEXT_CHARS_MAX: usize = 2_000;
 
-type Outcome<T> = Result<T, ScriptFailure>;
+pub(super) type Outcome<T> = Result<T, ScriptFailure>;
 
 /// The promise of a call to the host.
 struct Waiting<'js> {
@@ -218,14 +218,11 @@ impl<'js> Run<'_, 'js> {
         if self.is_late.get() {
             return ScriptFailure::Limit { limit: LimitKind::Time };
         }
-        // Without memory there is none for an error either.
-        if thrown.is_null() || thrown.is_undefined() {
-            return ScriptFailure::Limit { limit: LimitKind::Memory };
+        if thrown.is_null() {
+            return ScriptFailure::Null;
         }
         let Some(error) = thrown.clone().into_object().and_then(Exception::from_object) else {
-            let text = json_of(&self.ctx, thrown, TEXT_CHARS_MAX);
-            let message = text.map_or_else(|_| "a value".to_owned(), |text| text.to_string());
-            return ScriptFailure::Thrown { message, stack: String::new() };
+            return self.thrown_value(thrown);
         };
         let name: String = error.get("name").unwrap_or_else(|_| "Error".to_owned());
         let message = error.message().unwrap_or_default();
@@ -240,6 +237,20 @@ impl<'js> Run<'_, 'js> {
                 stack: cut(&error.stack().unwrap_or_default()),
             },
         }
+    }
+
+    /// Returns the failure of code that threw a value other than an error.
+    fn thrown_value(&self, thrown: Value<'js>) -> ScriptFailure {
+        let kind = thrown.type_name();
+        let has_json = !(thrown.is_undefined() || thrown.is_symbol() || thrown.is_function());
+        let json =
+            has_json.then(|| json_of(&self.ctx, thrown, TEXT_CHARS_MAX)).and_then(Result::ok);
+        // The code of a `toJSON` is executed too.
+        if self.is_late.get() {
+            return ScriptFailure::Limit { limit: LimitKind::Time };
+        }
+        let message = json.map_or_else(|| kind.to_owned(), |json| json.to_string());
+        ScriptFailure::Thrown { message, stack: String::new() }
     }
 }
 
@@ -294,6 +305,6 @@ fn json_of<'js>(ctx: &Ctx<'js>, value: Value<'js>, most: usize) -> Result<Json, 
         .map_err(|error| Unfit::Unreadable(format!("the value is no JSON: {error}")))
 }
 
-fn cut(text: &str) -> String {
+pub(super) fn cut(text: &str) -> String {
     text.chars().take(TEXT_CHARS_MAX).collect()
 }

@@ -4,6 +4,7 @@
 mod calls;
 mod contained;
 mod corpus;
+mod jq;
 #[cfg(target_os = "linux")]
 mod layers;
 mod values;

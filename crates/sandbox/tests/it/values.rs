@@ -2,7 +2,7 @@
 
 use crate::{body, run, script};
 use serde_json::{Value, json};
-use weftwork_sandbox::{LimitKind, NoHost, SandboxError, Script};
+use weftwork_sandbox::{LimitKind, NoHost, SandboxError, SandboxLimits, Script};
 
 #[tokio::test]
 async fn a_handler_returns_values_and_promises_of_values() {
@@ -72,4 +72,55 @@ async fn failures_say_what_failed_and_where() {
     assert!(matches!(large, SandboxError::Limit { limit: LimitKind::Output }), "{large}");
     let cyclic = body("const x = {}; x.x = x; return x").await.expect_err("cyclic");
     assert!(cyclic.to_string().contains("circular"), "{cyclic}");
+}
+
+/// Code may throw any value, and the text says which.
+#[tokio::test]
+async fn each_kind_of_thrown_value_is_reported_as_what_it_is() {
+    let cases = [
+        ("null", "null"),
+        ("undefined", "undefined"),
+        ("false", "false"),
+        ("0", "0"),
+        ("-0.5", "-0.5"),
+        ("NaN", "null"),
+        ("''", r#""""#),
+        ("'out of memory'", r#""out of memory""#),
+        ("10n", "big_int"),
+        ("Symbol('x')", "symbol"),
+        ("() => 1", "function"),
+        ("class A {}", "constructor"),
+        ("[1, null]", "[1,null]"),
+        ("{code: 7}", r#"{"code":7}"#),
+        ("Object.create(null)", "{}"),
+        ("{toJSON() { throw 1 }}", "object"),
+        ("{toJSON() { return undefined }}", "null"),
+        ("new Error('x')", "Error: x"),
+        ("new TypeError('x')", "TypeError: x"),
+        ("Object.assign(new Error('x'), {name: 'Own'})", "Own: x"),
+        ("Object.assign(new Error(), {message: null})", "Error: "),
+        ("new Date(0)", r#""1970-01-01T00:00:00.000Z""#),
+    ];
+    let ways = [
+        "async function handler() { throw VALUE }",
+        "function handler() { throw VALUE }",
+        "function handler() { return Promise.reject(VALUE) }",
+        "throw VALUE; function handler() {}",
+        "function handler() { return { get x() { throw VALUE } } }",
+    ];
+    for (value, expected) in cases {
+        for way in ways {
+            let code = way.replace("VALUE", &format!("({value})"));
+            match run(&script(code), &NoHost).await {
+                Err(SandboxError::Thrown { message, .. }) => {
+                    assert_eq!(message, expected, "{way}: {value}");
+                }
+                other => panic!("{way}: {value}: {other:?}"),
+            }
+        }
+    }
+    let limits = SandboxLimits { timeout_ms: 300, ..SandboxLimits::default() };
+    let endless = "function handler() { throw {toJSON() { for (;;) {} }} }";
+    let late = run(&Script { limits, ..script(endless) }, &NoHost).await.expect_err("is stopped");
+    assert!(matches!(late, SandboxError::Limit { limit: LimitKind::Time }), "{late}");
 }
