@@ -1,8 +1,10 @@
 //! HTTP APIs of API agents, as tools: so their requests have the journal, the policy and the budget of all
 //! calls of tools.
 
+mod answer;
 mod body;
 mod credentials;
+mod pages;
 mod tool;
 
 pub(crate) use body::kind_of;

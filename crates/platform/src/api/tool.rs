@@ -1,7 +1,9 @@
 //! The tool that makes the request of an API agent.
 
+use super::answer::{Answer, BODY_BYTES_MAX, Failure, without, without_secrets};
 use super::body::{Encoded, encode, pairs_of};
 use super::credentials::{Credentials, Secrets, Signed};
+use super::pages::{next_link, pages_max, read_pages};
 use crate::call::cut;
 use crate::definition::{ApiTransport, BodyEncoding, DefinitionFolder};
 use futures_util::StreamExt;
@@ -11,14 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 use weftwork_tools::{Policy, Tool, ToolBoxErrors, ToolContext, ToolError, ToolOutput, WHOLE};
-use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Redirects};
+use weftwork_types::BoxFuture;
+use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
-use weftwork_types::{BoxFuture, ErrorCode};
 
 /// Longest answer of an API in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
-/// Longest body that becomes a result whole, in bytes.
-const BODY_BYTES_MAX: usize = 640 << 10;
 /// Usual time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Usual number of repetitions of a request that may be repeated.
@@ -27,8 +27,6 @@ const RETRIES: u32 = 2;
 const DELAY: Duration = Duration::from_millis(500);
 /// Longest delay before a repetition. A server that asks for more is not asked again.
 const DELAY_MAX: Duration = Duration::from_secs(30);
-/// Most characters of the answer to a failed request in its error.
-const TEXT_CHARS_MAX: usize = 300;
 
 /// The rule for the tool of an API agent that holds if the operator has none: what only reads is allowed,
 /// and a person approves the rest.
@@ -46,6 +44,14 @@ pub(crate) fn tool_name(slug: &str) -> String {
     format!("api/{slug}")
 }
 
+/// A request without its credentials.
+pub(super) struct ApiRequest {
+    method: Method,
+    pub(super) url: Url,
+    headers: Vec<(String, String)>,
+    body: Encoded,
+}
+
 /// A request of an API.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiTool {
@@ -53,13 +59,6 @@ pub(crate) struct ApiTool {
     api: Arc<ApiTransport>,
     credentials: Option<Arc<Credentials>>,
     egress: Arc<dyn Egress>,
-}
-
-/// An attempt that failed.
-struct Failure {
-    error: ToolError,
-    /// Delay after which the same request may succeed; `None` if it does not.
-    again: Option<Duration>,
 }
 
 impl ApiTool {
@@ -83,7 +82,14 @@ impl ApiTool {
             }),
             output: Some(json!({
                 "type": "object",
-                "properties": {"status": {"type": "integer"}, "body": {}},
+                "properties": {
+                    "status": {"type": "integer"},
+                    "body": {},
+                    "pages": {
+                        "type": "object",
+                        "properties": {"read": {"type": "integer"}, "limit": {"type": "string"}},
+                    },
+                },
                 "required": ["body"],
             })),
             effect: if reads { Effect::ReadOnly } else { Effect::ExternalSideEffect },
@@ -111,12 +117,26 @@ impl ApiTool {
     }
 
     async fn request(self, args: Value, context: ToolContext) -> Result<ToolOutput, ToolError> {
+        let request = self.request_of(&args, &context)?;
+        let result = match &self.api.pagination {
+            None => self.fetch(&request, &context).await?.into_value(),
+            Some(pagination) => read_pages(&self, request, pagination, &context).await?,
+        };
+        Ok(ToolOutput::Value(result))
+    }
+
+    /// Makes a request, and repeats it as often as it may be. The answer has a status of success.
+    pub(super) async fn fetch(
+        &self,
+        request: &ApiRequest,
+        context: &ToolContext,
+    ) -> Result<Answer, ToolError> {
         let mut delay = DELAY;
         let mut renewed = false;
         let mut repeated = 0;
         loop {
             let answered = match select(
-                Box::pin(self.attempt(&args, &context)),
+                Box::pin(self.attempt(request, context)),
                 context.clock().sleep(self.limit()),
             )
             .await
@@ -134,7 +154,7 @@ impl ApiTool {
                     continue;
                 }
                 Ok(answer) => match answer.checked(self.spec.effect) {
-                    Ok(value) => return Ok(ToolOutput::Value(value)),
+                    Ok(answer) => return Ok(answer),
                     Err(failure) => failure,
                 },
                 Err(failure) => failure,
@@ -150,61 +170,67 @@ impl ApiTool {
         }
     }
 
-    async fn attempt(&self, args: &Value, context: &ToolContext) -> Result<Answer, Failure> {
-        let encoding = self.api.body.unwrap_or(BodyEncoding::Json);
-        let boundary = format!("weft-{}", context.idempotency_key);
-        let encoded = encode(encoding, &args["body"], &boundary).map_err(Failure::of_args)?;
+    async fn attempt(
+        &self,
+        request: &ApiRequest,
+        context: &ToolContext,
+    ) -> Result<Answer, Failure> {
         let signed = match &self.credentials {
             None => Signed::default(),
             Some(credentials) => {
-                let signed = credentials.sign(&encoded.bytes, &*self.egress, &**context.clock());
+                let body = &request.body.bytes;
+                let signed = credentials.sign(body, &*self.egress, &**context.clock());
                 signed.await.map_err(|reason| Failure::of_secret(&reason))?
             }
         };
         let Signed { headers, secrets } = signed;
-        let request = self.egress_request(args, encoded, headers, context)?;
+        let request = self.egress_request(request, headers);
         let response = self.egress.send(request).await;
         let response = response.map_err(|error| self.failure(&error, &secrets))?;
         self.read(response, &secrets).await
     }
 
-    fn egress_request(
-        &self,
-        args: &Value,
-        encoded: Encoded,
-        headers: Vec<(String, String)>,
-        context: &ToolContext,
-    ) -> Result<EgressRequest, Failure> {
-        let mut url = Url::parse(&self.api.endpoint)
-            .map_err(|error| Failure::of_args(format!("the endpoint is no address: {error}")))?;
+    /// The request that the arguments of a call ask for.
+    fn request_of(&self, args: &Value, context: &ToolContext) -> Result<ApiRequest, ToolError> {
+        let mut url = Url::parse(&self.api.endpoint).map_err(|error| {
+            ToolError::invalid_args(format!("the endpoint is no address: {error}"))
+        })?;
         if let Some(query) = args.get("query").filter(|query| !query.is_null()) {
-            let pairs = pairs_of(query).map_err(Failure::of_args)?;
+            let pairs = pairs_of(query).map_err(ToolError::invalid_args)?;
             if !pairs.is_empty() {
                 url.query_pairs_mut().extend_pairs(pairs);
             }
         }
-        let mut request = EgressRequest::new(self.api.method(), url.as_str());
-        request.headers.push(("accept".to_owned(), "application/json, */*;q=0.5".to_owned()));
+        let encoding = self.api.body.unwrap_or(BodyEncoding::Json);
+        let boundary = format!("weft-{}", context.idempotency_key);
+        let body = encode(encoding, &args["body"], &boundary).map_err(ToolError::invalid_args)?;
+        let mut headers = vec![("accept".to_owned(), "application/json, */*;q=0.5".to_owned())];
         let own = self.api.headers.iter();
-        request.headers.extend(own.map(|(name, value)| (name.to_lowercase(), value.clone())));
-        if let Some(content_type) = encoded.content_type {
-            request.headers.retain(|(name, _)| name != "content-type");
-            request.headers.push(("content-type".to_owned(), content_type));
+        headers.extend(own.map(|(name, value)| (name.to_lowercase(), value.clone())));
+        if let Some(content_type) = &body.content_type {
+            headers.retain(|(name, _)| name != "content-type");
+            headers.push(("content-type".to_owned(), content_type.clone()));
         }
         if let Some(name) = &self.api.idempotency_header {
-            request.headers.push((name.to_lowercase(), context.idempotency_key.clone()));
+            headers.push((name.to_lowercase(), context.idempotency_key.clone()));
         }
+        Ok(ApiRequest { method: self.api.method(), url, headers, body })
+    }
+
+    fn egress_request(&self, of: &ApiRequest, credentials: Vec<(String, String)>) -> EgressRequest {
+        let mut request = EgressRequest::new(of.method, of.url.as_str());
+        request.headers.clone_from(&of.headers);
         // Secrets stay with the host that the definition names.
-        request.redirects = match headers.is_empty() && self.spec.effect == Effect::ReadOnly {
+        request.redirects = match credentials.is_empty() && self.spec.effect == Effect::ReadOnly {
             true => Redirects::Follow,
             false => Redirects::Return,
         };
-        request.headers.extend(headers);
-        request.body = encoded.bytes.into();
+        request.headers.extend(credentials);
+        request.body = of.body.bytes.clone().into();
         request.head_timeout = self.limit();
         request.idle_timeout = self.limit();
         request.body_max = Some(ANSWER_BYTES_MAX);
-        Ok(request)
+        request
     }
 
     async fn read(
@@ -232,10 +258,12 @@ impl ApiTool {
         // An API may repeat what it was sent.
         let body = without_secrets(body, secrets);
         let retry_after = response.header("retry-after").and_then(|text| text.trim().parse().ok());
+        let links = response.headers.iter().filter(|(name, _)| name == "link");
         Ok(Answer {
             status: response.status,
             body,
             retry_after: retry_after.map(Duration::from_secs),
+            next_link: links.filter_map(|(_, value)| next_link(value)).next().map(str::to_owned),
         })
     }
 
@@ -267,84 +295,6 @@ impl ApiTool {
     }
 }
 
-/// An answer of an API.
-struct Answer {
-    status: u16,
-    body: Value,
-    /// Delay that the server asks for.
-    retry_after: Option<Duration>,
-}
-
-impl Answer {
-    /// The result of the call; an answer that says that the request failed is its failure.
-    fn checked(self, effect: Effect) -> Result<Value, Failure> {
-        let Self { status, body, retry_after } = self;
-        if (200..300).contains(&status) {
-            return Ok(json!({"status": status, "body": body}));
-        }
-        let text = match &body {
-            Value::String(text) => text.clone(),
-            Value::Null => String::new(),
-            other => other.to_string(),
-        };
-        let text: String = text.chars().take(TEXT_CHARS_MAX).collect();
-        let what = match status {
-            300..400 => "sends elsewhere, which is not followed: status",
-            _ => "answered with status",
-        };
-        let colon = if text.is_empty() { "" } else { ": " };
-        let message = format!("the API {what} {status}{colon}{text}");
-        // A server, or one between, that failed may have done what it was asked for.
-        let is_open = matches!(status, 408 | 500 | 502 | 503 | 504);
-        let may_pass = is_open || matches!(status, 425 | 429);
-        let made = match (is_open && effect != Effect::ReadOnly, may_pass) {
-            (true, _) => ToolError::outcome_unknown(message),
-            (false, true) => ToolError::unavailable(message),
-            (false, false) => ToolError::failed(message),
-        };
-        Err(Failure {
-            error: made.with_code(ErrorCode("W1060")),
-            again: may_pass.then(|| retry_after.unwrap_or_default()),
-        })
-    }
-}
-
-impl Failure {
-    fn of_args(reason: String) -> Self {
-        Self { error: ToolError::invalid_args(reason), again: None }
-    }
-
-    fn of_secret(reason: &str) -> Self {
-        Self { error: ToolError::failed(reason).with_code(ErrorCode("W1061")), again: None }
-    }
-}
-
-/// Replaces secrets in a text.
-fn without(mut text: String, secrets: &[String]) -> String {
-    for secret in secrets {
-        if text.contains(secret.as_str()) {
-            text = text.replace(secret.as_str(), "[secret]");
-        }
-    }
-    text
-}
-
-/// Replaces secrets in the texts of a value.
-fn without_secrets(value: Value, secrets: &[String]) -> Value {
-    match value {
-        _ if secrets.is_empty() => value,
-        Value::String(text) => Value::String(without(text, secrets)),
-        Value::Array(items) => {
-            items.into_iter().map(|item| without_secrets(item, secrets)).collect()
-        }
-        Value::Object(members) => members
-            .into_iter()
-            .map(|(name, value)| (without(name, secrets), without_secrets(value, secrets)))
-            .collect(),
-        other => other,
-    }
-}
-
 impl Tool for ApiTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
@@ -361,6 +311,7 @@ impl Tool for ApiTool {
     fn timeout(&self) -> Duration {
         // Of all attempts, with their delays, and of a request for a token.
         let attempts = self.retries() + 2;
-        self.limit().saturating_mul(attempts).saturating_add(DELAY_MAX.saturating_mul(attempts))
+        let one = self.limit().saturating_add(DELAY_MAX).saturating_mul(attempts);
+        one.saturating_mul(self.api.pagination.as_ref().map_or(1, pages_max))
     }
 }

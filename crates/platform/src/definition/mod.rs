@@ -24,10 +24,11 @@ pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
 pub use source::{Source, SourceKind};
-pub(crate) use transform::{Transform, fill_in};
+pub(crate) use transform::{Transform, at_path, fill_in};
 pub use transport::{
     ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
-    ExternalTransport, FunctionTransport, Grant, HealthCheck, Transport, TransportKind,
+    ExternalTransport, FunctionTransport, Grant, HealthCheck, Pagination, PaginationKind,
+    Transport, TransportKind,
 };
 pub use write::diff_lines;
 

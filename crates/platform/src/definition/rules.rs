@@ -5,7 +5,9 @@ use super::problem::{Problem, ProblemKind};
 use super::schema::path_of;
 use super::source::{DURATION_MAX, SourceKind, parse_duration};
 use super::transform::Transform;
-use super::transport::{Authentication, AuthenticationType, Grant, TransportKind};
+use super::transport::{
+    Authentication, AuthenticationType, Grant, Pagination, PaginationKind, TransportKind,
+};
 use super::yaml::Node;
 use crate::api::tool_name;
 use crate::context::{NAMES, Template};
@@ -16,6 +18,7 @@ use url::Url;
 use weftwork_schema::Checker;
 use weftwork_types::OrgId;
 use weftwork_types::item::Namespace;
+use weftwork_types::port::Method;
 
 /// Reports problems of a definition at the places of its keys.
 pub(super) struct Rules<'a> {
@@ -196,10 +199,44 @@ impl Rules<'_> {
             self.check_headers(&api.headers);
             self.check_endpoint("/transport/api/endpoint", &api.endpoint);
             self.check_authentication("/transport/api", api.authentication.as_ref());
+            if let Some(pagination) = &api.pagination {
+                self.check_pagination(api.method(), pagination);
+            }
         }
         if let Some(external) = &transport.external {
             self.check_endpoint("/transport/external/endpoint", &external.endpoint);
             self.check_authentication("/transport/external", external.authentication.as_ref());
+        }
+    }
+
+    /// Checks that a list which is read in pages has what its kind needs, and nothing else.
+    fn check_pagination(&mut self, method: Method, of: &Pagination) {
+        const AT: &str = "/transport/api/pagination";
+        if method != Method::Get {
+            self.report(ProblemKind::TypeMismatch, AT, "the method `GET`, or no pagination");
+        }
+        let kind = of.kind;
+        let is_page = kind == PaginationKind::Page;
+        let keys = [
+            ("next", of.next.is_some(), kind == PaginationKind::Cursor, !is_page),
+            (
+                "param",
+                of.param.is_some(),
+                kind != PaginationKind::Link,
+                kind != PaginationKind::Link,
+            ),
+            ("start", of.start.is_some(), false, is_page),
+        ];
+        for (key, is_there, is_needed, is_allowed) in keys {
+            let name = kind.name();
+            if is_needed && !is_there {
+                let expected = format!("the key `{key}`, which the kind `{name}` needs");
+                self.report(ProblemKind::TypeMismatch, AT, expected);
+            }
+            if is_there && !is_allowed {
+                let expected = format!("no `{key}` with the kind `{name}`");
+                self.report(ProblemKind::TypeMismatch, &format!("{AT}/{key}"), expected);
+            }
         }
     }
 

@@ -114,7 +114,7 @@ fn too_large() -> String {
 }
 
 /// Returns the value at a path; null if there is none.
-fn at_path<'v>(scope: &'v Value, path: &str) -> &'v Value {
+pub(crate) fn at_path<'v>(scope: &'v Value, path: &str) -> &'v Value {
     let step = |at: &'v Value, name: &str| match at {
         Value::Array(items) => name.parse::<usize>().ok().and_then(|index| items.get(index)),
         other => other.get(name),

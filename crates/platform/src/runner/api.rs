@@ -48,6 +48,8 @@ async fn build(
     let call = ReadyCall { tool: tool_name(&agent.slug), arguments };
     let called = Box::pin(call_one(&tools, &call)).await?;
     let mut was_cut = false;
+    let limit = called.result.as_ref().ok().and_then(|answer| answer["pages"]["limit"].as_str());
+    let limit = limit.map(str::to_owned);
     let done = match called.result.clone().map(|answer| content_of(&agent, scope, answer)) {
         Ok(Ok(content)) => {
             was_cut = is_cut(&content);
@@ -61,6 +63,9 @@ async fn build(
     answer["metadata"]["tools"] = json!([called.shown()]);
     if was_cut {
         warn(&mut answer, "the answer of the API is longer than a deliverable may be, and was cut");
+    }
+    if let Some(limit) = limit {
+        warn(&mut answer, format!("the list goes on: it was read up to the limit of {limit}"));
     }
     let message = Message::text(ctx.message_id(), Role::Assistant, text);
     Ok(AgentStateUpdate::new().messages([message]).answer(answer))
