@@ -30,8 +30,9 @@ pub use definition::{
     Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
     ExternalProtocol, ExternalTransport, FileText, FunctionTransport, Grant, HealthCheck, Llm,
     Location, Orchestration, OrchestrationMode, Pagination, PaginationKind, Plan, PlanFormat,
-    Problem, ProblemKind, RunBudget, Source, SourceKind, ToolMode, Transport, TransportKind,
-    diff_lines, is_within, read_definition, read_definitions, read_folder, read_texts, schema,
+    Problem, ProblemKind, RunBudget, Source, SourceKind, ToolMode, ToolSize, Transport,
+    TransportKind, diff_lines, is_within, read_definition, read_definitions, read_folder,
+    read_texts, schema,
 };
 pub use mode::RequestError;
 pub use platform::{HostedAgents, Watch};

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use weftwork::config::Origin;
-use weftwork::platform::{Definitions, read_definition, read_definitions, read_folder};
+use weftwork::platform::{Definitions, ToolSize, read_definition, read_definitions, read_folder};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
@@ -65,6 +65,13 @@ fn check(folder: &Path, json: bool, context: &CommandContext) -> Result<Exit, Cl
             let of = agent.definition.agent_type.name();
             let slug = terminal.paint(Style::Strong, &agent.slug);
             terminal.line(format_args!("{slug}  {of}  {}", agent.path.display()))?;
+            for ToolSize { name, tokens } in agent.tool_sizes() {
+                let size = tokens.map_or_else(
+                    || "declared by its server".to_owned(),
+                    |tokens| format!("about {tokens} tokens"),
+                );
+                terminal.line(format_args!("  {name}  {size}"))?;
+            }
         }
     }
     Ok(Exit::Done)

@@ -4,9 +4,10 @@
 mod answer;
 mod body;
 mod credentials;
+mod operation;
 mod pages;
 mod tool;
 
 pub(crate) use body::kind_of;
 pub(crate) use credentials::Secrets;
-pub(crate) use tool::{ApiTool, tool_name, usual_policy};
+pub(crate) use tool::{ApiServices, ApiTool, tool_name, usual_policy};

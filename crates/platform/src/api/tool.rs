@@ -3,9 +3,10 @@
 use super::answer::{Answer, BODY_BYTES_MAX, Failure, without, without_secrets};
 use super::body::{Encoded, encode, pairs_of};
 use super::credentials::{Credentials, Secrets, Signed};
+use super::operation::{OperationParts, parts_of};
 use super::pages::{next_link, pages_max, read_pages};
 use crate::call::cut;
-use crate::definition::{ApiTransport, BodyEncoding, DefinitionFolder};
+use crate::definition::{ApiTransport, BodyEncoding, DefinitionFolder, Operation, operation_tool};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
@@ -28,20 +29,64 @@ const DELAY: Duration = Duration::from_millis(500);
 /// Longest delay before a repetition. A server that asks for more is not asked again.
 const DELAY_MAX: Duration = Duration::from_secs(30);
 
-/// The rule for the tool of an API agent that holds if the operator has none: what only reads is allowed,
-/// and a person approves the rest.
-pub(crate) fn usual_policy(tool: &ApiTool) -> Result<Policy, ToolBoxErrors> {
-    let rule = Policy::builder();
-    match tool.spec.effect {
-        Effect::ReadOnly => rule.allow(&tool.spec.name),
-        _ => rule.ask_human(&tool.spec.name, "it changes something outside"),
-    }
-    .build()
+/// The rules for the tools of an API that hold if the operator has none: what only reads is allowed, and
+/// a person approves the rest.
+pub(crate) fn usual_policy(tools: &[ApiTool]) -> Result<Policy, ToolBoxErrors> {
+    let rules = tools.iter().fold(Policy::builder(), |rules, tool| match tool.spec.effect {
+        Effect::ReadOnly => rules.allow(&tool.spec.name),
+        _ => rules.ask_human(&tool.spec.name, "it changes something outside"),
+    });
+    rules.build()
 }
 
 /// Name of the tool of an API agent.
 pub(crate) fn tool_name(slug: &str) -> String {
     format!("api/{slug}")
+}
+
+/// The declaration of the request of an API agent.
+fn request_spec(folder: &DefinitionFolder, api: &ApiTransport) -> ToolSpec {
+    let parameters = json!({
+        "type": "object",
+        "properties": {"query": {"type": "object"}, "body": {}},
+        "additionalProperties": false,
+    });
+    let description = folder.definition.agent_card.description.clone();
+    let description = description.unwrap_or_default();
+    spec_of(tool_name(&folder.slug), description, parameters, api.method())
+}
+
+/// The declaration of the tool of an operation.
+fn operation_spec(slug: &str, of: &Operation) -> ToolSpec {
+    let name = operation_tool(slug, &of.id);
+    spec_of(name, of.description.clone(), of.arguments.clone(), of.method)
+}
+
+fn spec_of(name: String, description: String, parameters: Value, method: Method) -> ToolSpec {
+    let reads = matches!(method, Method::Get | Method::Head);
+    ToolSpec {
+        name,
+        description,
+        parameters,
+        output: Some(json!({
+            "type": "object",
+            "properties": {
+                "status": {"type": "integer"},
+                "body": {},
+                "pages": {
+                    "type": "object",
+                    "properties": {"read": {"type": "integer"}, "limit": {"type": "string"}},
+                },
+            },
+            "required": ["body"],
+        })),
+        effect: if reads { Effect::ReadOnly } else { Effect::ExternalSideEffect },
+        // Also of an API that recognises a repeated request: a further request of the user has
+        // another key.
+        on_unknown: if reads { UnknownOutcome::Idempotent } else { UnknownOutcome::Ask },
+        shown: Some(vec![WHOLE.to_owned()]),
+        examples: Vec::new(),
+    }
 }
 
 /// A request without its credentials.
@@ -57,52 +102,58 @@ pub(super) struct ApiRequest {
 pub(crate) struct ApiTool {
     spec: ToolSpec,
     api: Arc<ApiTransport>,
+    /// Operation of an OpenAPI file; `None` for the request of an API agent.
+    operation: Option<Arc<Operation>>,
     credentials: Option<Arc<Credentials>>,
     egress: Arc<dyn Egress>,
 }
 
+/// Services of the tools of an API.
+pub(crate) struct ApiServices {
+    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) egress: Arc<dyn Egress>,
+}
+
 impl ApiTool {
-    pub(crate) fn new(
+    /// Returns the tools of an API: its operations, or else its request.
+    pub(crate) fn all(
         folder: &DefinitionFolder,
         api: &ApiTransport,
-        secrets: Arc<Secrets>,
-        egress: Arc<dyn Egress>,
-    ) -> Self {
+        operations: Vec<Operation>,
+        services: &ApiServices,
+    ) -> Vec<Self> {
         let organization = folder.definition.organization.as_deref();
-        let description = folder.definition.agent_card.description.clone();
         let slug = &folder.slug;
-        let reads = api.only_reads();
-        let spec = ToolSpec {
-            name: tool_name(slug),
-            description: description.unwrap_or_default(),
-            parameters: json!({
-                "type": "object",
-                "properties": {"query": {"type": "object"}, "body": {}},
-                "additionalProperties": false,
-            }),
-            output: Some(json!({
-                "type": "object",
-                "properties": {
-                    "status": {"type": "integer"},
-                    "body": {},
-                    "pages": {
-                        "type": "object",
-                        "properties": {"read": {"type": "integer"}, "limit": {"type": "string"}},
-                    },
-                },
-                "required": ["body"],
-            })),
-            effect: if reads { Effect::ReadOnly } else { Effect::ExternalSideEffect },
-            // Also of an API that recognises a repeated request: a further request of the user has
-            // another key.
-            on_unknown: if reads { UnknownOutcome::Idempotent } else { UnknownOutcome::Ask },
-            shown: Some(vec![WHOLE.to_owned()]),
-            examples: Vec::new(),
+        let api = Arc::new(api.clone());
+        let credentials = api.authentication.as_ref().map(|of| {
+            Arc::new(Credentials::new(slug, organization, of, Arc::clone(&services.secrets)))
+        });
+        let tool = |spec, operation: Option<Operation>| Self {
+            spec,
+            api: Arc::clone(&api),
+            operation: operation.map(Arc::new),
+            credentials: credentials.clone(),
+            egress: Arc::clone(&services.egress),
         };
-        let credentials = api.authentication.as_ref();
-        let credentials =
-            credentials.map(|of| Arc::new(Credentials::new(slug, organization, of, secrets)));
-        Self { spec, api: Arc::new(api.clone()), credentials, egress }
+        if folder.definition.openapi.is_none() {
+            return vec![tool(request_spec(folder, &api), None)];
+        }
+        let operations = operations.into_iter();
+        operations.map(|of| tool(operation_spec(slug, &of), Some(of))).collect()
+    }
+
+    /// Returns the declarations of the tools that a definition has by its API.
+    pub(crate) fn specs(folder: &DefinitionFolder, operations: &[Operation]) -> Vec<ToolSpec> {
+        let transport = folder.definition.transport.as_ref();
+        let api = transport.and_then(|transport| transport.api.as_ref());
+        match api.filter(|_| folder.definition.openapi.is_none()) {
+            Some(api) => vec![request_spec(folder, api)],
+            None => operations.iter().map(|of| operation_spec(&folder.slug, of)).collect(),
+        }
+    }
+
+    fn method(&self) -> Method {
+        self.operation.as_ref().map_or(self.api.method(), |operation| operation.method)
     }
 
     fn limit(&self) -> Duration {
@@ -192,29 +243,47 @@ impl ApiTool {
 
     /// The request that the arguments of a call ask for.
     fn request_of(&self, args: &Value, context: &ToolContext) -> Result<ApiRequest, ToolError> {
-        let mut url = Url::parse(&self.api.endpoint).map_err(|error| {
+        let endpoint = Url::parse(&self.api.endpoint).map_err(|error| {
             ToolError::invalid_args(format!("the endpoint is no address: {error}"))
         })?;
+        let boundary = format!("weft-{}", context.idempotency_key);
+        let parts = match &self.operation {
+            Some(operation) => parts_of(operation, &endpoint, args, &boundary),
+            None => self.own_parts(endpoint, args, &boundary),
+        };
+        let OperationParts { url, headers: given, body } =
+            parts.map_err(ToolError::invalid_args)?;
+        // Headers of the definition replace those of arguments.
+        let usual = ("accept".to_owned(), "application/json, */*;q=0.5".to_owned());
+        let own = self.api.headers.iter().map(|(name, value)| (name.to_lowercase(), value.clone()));
+        let content_type =
+            body.content_type.iter().map(|of| ("content-type".to_owned(), of.clone()));
+        let key = self.api.idempotency_header.as_ref();
+        let key = key.map(|name| (name.to_lowercase(), context.idempotency_key.clone()));
+        let mut headers = vec![usual];
+        for (name, value) in given.into_iter().chain(own).chain(content_type).chain(key) {
+            headers.retain(|(known, _)| *known != name);
+            headers.push((name, value));
+        }
+        Ok(ApiRequest { method: self.method(), url, headers, body })
+    }
+
+    /// The parts of the request of an API agent.
+    fn own_parts(
+        &self,
+        mut url: Url,
+        args: &Value,
+        boundary: &str,
+    ) -> Result<OperationParts, String> {
         if let Some(query) = args.get("query").filter(|query| !query.is_null()) {
-            let pairs = pairs_of(query).map_err(ToolError::invalid_args)?;
+            let pairs = pairs_of(query)?;
             if !pairs.is_empty() {
                 url.query_pairs_mut().extend_pairs(pairs);
             }
         }
         let encoding = self.api.body.unwrap_or(BodyEncoding::Json);
-        let boundary = format!("weft-{}", context.idempotency_key);
-        let body = encode(encoding, &args["body"], &boundary).map_err(ToolError::invalid_args)?;
-        let mut headers = vec![("accept".to_owned(), "application/json, */*;q=0.5".to_owned())];
-        let own = self.api.headers.iter();
-        headers.extend(own.map(|(name, value)| (name.to_lowercase(), value.clone())));
-        if let Some(content_type) = &body.content_type {
-            headers.retain(|(name, _)| name != "content-type");
-            headers.push(("content-type".to_owned(), content_type.clone()));
-        }
-        if let Some(name) = &self.api.idempotency_header {
-            headers.push((name.to_lowercase(), context.idempotency_key.clone()));
-        }
-        Ok(ApiRequest { method: self.api.method(), url, headers, body })
+        let body = encode(encoding, &args["body"], boundary)?;
+        Ok(OperationParts { url, headers: Vec::new(), body })
     }
 
     fn egress_request(&self, of: &ApiRequest, credentials: Vec<(String, String)>) -> EgressRequest {

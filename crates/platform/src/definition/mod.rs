@@ -3,6 +3,7 @@
 mod file;
 mod folder;
 mod lift;
+mod openapi;
 mod problem;
 mod rules;
 mod schema;
@@ -18,8 +19,10 @@ pub use file::{
 };
 pub(crate) use folder::{DEFINITIONS_MAX, check_among};
 pub use folder::{
-    DefinitionFolder, Definitions, FileText, is_within, read_definitions, read_folder, read_texts,
+    DefinitionFolder, Definitions, FileText, ToolSize, is_within, read_definitions, read_folder,
+    read_texts,
 };
+pub(crate) use openapi::{Operation, ParameterForm, ParameterLocation, operation_tool};
 pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;

@@ -1,5 +1,6 @@
 //! API agents: a build makes a request of an HTTP API, and its answer is the deliverable.
 
+use super::tool::call_tools;
 use super::{Runner, request_value};
 use crate::agent::{Agent, warn};
 use crate::api::{kind_of, tool_name};
@@ -41,6 +42,9 @@ async fn build(
     tools: Tools,
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
+    if agent.definition.openapi.is_some() {
+        return Box::pin(call_tools(&state, &agent, &tools, TITLE, &ctx)).await;
+    }
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
     context::check_records(&agent, &payload, &ctx).await?;
     let scope = request_value(&state, &payload, &ctx);
@@ -118,11 +122,7 @@ fn pass_through(scope: &Value) -> Value {
 
 /// The content that an answer becomes: its body without a transform.
 fn content_of(agent: &Agent, mut scope: Value, mut answer: Value) -> NodeResult<Value> {
-    // A person may have answered in place of the API, with any value.
-    let body = match answer.get_mut("body") {
-        Some(body) => body.take(),
-        None => answer.take(),
-    };
+    let body = body_of(&mut answer);
     let Some(form) = &agent.definition.response_transform else { return Ok(body) };
     if is_cut(&body) {
         let reason = "the answer is longer than a deliverable may be, and was cut".to_owned();
@@ -132,6 +132,15 @@ fn content_of(agent: &Agent, mut scope: Value, mut answer: Value) -> NodeResult<
     scope["response"] = body;
     let made = Transform::read(form).and_then(|form| form.apply(&scope));
     made.map_err(|reason| transform_error("response_transform", &reason))
+}
+
+/// Takes the body out of an answer.
+pub(super) fn body_of(answer: &mut Value) -> Value {
+    // A person may have answered in place of the API, with any value.
+    match answer.get_mut("body") {
+        Some(body) => body.take(),
+        None => answer.take(),
+    }
 }
 
 fn transform_error(key: &str, reason: &str) -> NodeError {
