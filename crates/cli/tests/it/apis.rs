@@ -651,3 +651,56 @@ async fn items_are_emitted_while_further_pages_are_read() {
     child.kill().expect("it runs");
     child.wait().expect("it ends");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_from_a_template_is_one_that_the_definition_allows() {
+    let within = "endpoint: '{url}/v1/{{input.id}}', url_allow_list: ['{url}/v1'], method: GET";
+    let whole =
+        "endpoint: '{{input.id}}', url_allow_list: ['{url}/v1/', 'https://api.example.com']";
+    let host = "endpoint: 'http://{{input.id}}/v1', url_allow_list: ['{url}'], method: GET";
+    for (definition, id, sent) in [
+        (within, json!("a b/c?d#e"), Some("/v1/a%20b%2Fc%3Fd%23e")),
+        (within, json!("a/../b"), None),
+        (within, json!(7), Some("/v1/7")),
+        (within, json!(".."), None),
+        (within, json!("%2e%2e"), Some("/v1/%252e%252e")),
+        (within, json!("../admin"), None),
+        (within, Value::Null, None),
+        (within, json!(["a"]), None),
+        (whole, json!("{url}/v1/x?y=1"), Some("/v1/x?y=1")),
+        (whole, json!("{url}/v1"), Some("/v1")),
+        (whole, json!("{url}/v10"), None),
+        (whole, json!("{url}/v1/../admin"), None),
+        (whole, json!("{url}/v1/%2e%2e/admin"), None),
+        (whole, json!("{url}/v1/..%2fadmin"), None),
+        (whole, json!("{url}/v1/x\\..\\..\\admin"), None),
+        (whole, json!("https://api.example.com@127.0.0.1/"), None),
+        (whole, json!("https://api.example.com.evil.example/"), None),
+        (whole, json!("file:///etc/passwd"), None),
+        (whole, json!("/v1"), None),
+        (host, json!("evil.example"), None),
+        (host, json!("127.0.0.1:1"), None),
+    ] {
+        let scene = Scene::new(definition, "", |_, _| answers(200, &json!("done"))).await;
+        let input = json!({"id": id}).to_string().replace("{url}", &scene.server.url(""));
+        let found = scene.ask(&["Go.", "--input", &input]);
+        let received = scene.server.received();
+        let path = received.first().map(|request| request.path.as_str());
+        match sent {
+            Some(sent) => {
+                let path = path.unwrap_or_default();
+                let path = path.split("?id=").next().unwrap_or_default();
+                assert_eq!(path, sent, "{id}: {found}");
+            }
+            None => {
+                assert_eq!(path, None, "{id}: {found}");
+                assert_eq!(found["metadata"]["code"], "W1064", "{id}: {found}");
+            }
+        }
+    }
+    // A redirect leads to an address that nobody has checked.
+    let scene = Scene::new(within, "", |_, _| fails(302, &[("location", "/admin")])).await;
+    let found = scene.ask(&["Go.", "--input", r#"{"id": 1}"#]);
+    assert_eq!(found["metadata"]["code"], "W1060", "{found}");
+    assert_eq!(scene.server.received().len(), 1);
+}

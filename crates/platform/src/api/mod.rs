@@ -1,6 +1,7 @@
 //! HTTP APIs of API agents, as tools: so their requests have the journal, the policy and the budget of all
 //! calls of tools.
 
+mod address;
 mod answer;
 mod body;
 mod credentials;
@@ -8,6 +9,8 @@ mod operation;
 mod pages;
 mod tool;
 
+pub(crate) use address::allowed_address;
 pub(crate) use body::kind_of;
 pub(crate) use credentials::Secrets;
+pub(crate) use operation::encode_segment;
 pub(crate) use tool::{ApiServices, ApiTool, tool_name, usual_policy};

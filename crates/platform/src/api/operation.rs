@@ -1,5 +1,6 @@
 //! Requests of the operations of an OpenAPI file.
 
+use super::address::climbs;
 use super::body::{Encoded, encode, pairs_of, text_of};
 use crate::definition::{BodyEncoding, Operation, ParameterForm, ParameterLocation};
 use serde_json::{Value, json};
@@ -77,16 +78,15 @@ fn fill_path(operation: &Operation, args: &Value) -> Result<String, String> {
         }
         path = path.replace(&format!("{{{}}}", parameter.name), &encode_segment(&text));
     }
-    match path.split('/').find(|segment| matches!(*segment, "." | "..")) {
-        Some(segment) => {
-            Err(format!("a part of the path is `{segment}`, which leads to another path"))
-        }
-        None => Ok(path),
+    // Some servers decode a value before they resolve `..` in it.
+    if climbs(&path) || path.split('/').any(|segment| segment == ".") {
+        return Err(format!("the path `{path}` leads to another one"));
     }
+    Ok(path)
 }
 
 /// Encodes a value for a segment of a path: all but letters, digits, `-`, `.`, `_` and `~`.
-fn encode_segment(text: &str) -> String {
+pub(crate) fn encode_segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -1,5 +1,6 @@
 //! The tool that makes the request of an API agent.
 
+use super::address::check_allowed;
 use super::answer::{Answer, BODY_BYTES_MAX, Failure, without, without_secrets};
 use super::body::{Encoded, encode, pairs_of};
 use super::credentials::{Credentials, Secrets, Signed};
@@ -14,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 use weftwork_tools::{Policy, Tool, ToolBoxErrors, ToolContext, ToolError, ToolOutput, WHOLE};
-use weftwork_types::BoxFuture;
 use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
+use weftwork_types::{BoxFuture, ErrorCode};
 
 /// Longest answer of an API in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
@@ -46,11 +47,15 @@ pub(crate) fn tool_name(slug: &str) -> String {
 
 /// The declaration of the request of an API agent.
 fn request_spec(folder: &DefinitionFolder, api: &ApiTransport) -> ToolSpec {
-    let parameters = json!({
+    let mut parameters = json!({
         "type": "object",
         "properties": {"query": {"type": "object"}, "body": {}},
         "additionalProperties": false,
     });
+    if api.has_template() {
+        parameters["properties"]["url"] = json!({"type": "string"});
+        parameters["required"] = json!(["url"]);
+    }
     let description = folder.definition.agent_card.description.clone();
     let description = description.unwrap_or_default();
     spec_of(tool_name(&folder.slug), description, parameters, api.method())
@@ -182,6 +187,8 @@ impl ApiTool {
         request: &ApiRequest,
         context: &ToolContext,
     ) -> Result<Answer, ToolError> {
+        let allowed = check_allowed(&self.api, &request.url);
+        allowed.map_err(|reason| ToolError::invalid_args(reason).with_code(ErrorCode("W1064")))?;
         let mut delay = DELAY;
         let mut renewed = false;
         let mut repeated = 0;
@@ -193,7 +200,7 @@ impl ApiTool {
             .await
             {
                 Either::Left((answered, _)) => answered,
-                Either::Right(((), _)) => Err(self.too_late()),
+                Either::Right(((), _)) => Err(self.too_late(&request.url)),
             };
             let failure = match answered {
                 Ok(Answer { status: 401, .. })
@@ -243,7 +250,11 @@ impl ApiTool {
 
     /// The request that the arguments of a call ask for.
     fn request_of(&self, args: &Value, context: &ToolContext) -> Result<ApiRequest, ToolError> {
-        let endpoint = Url::parse(&self.api.endpoint).map_err(|error| {
+        let address = match self.api.has_template() {
+            true => args["url"].as_str().unwrap_or_default(),
+            false => &self.api.endpoint,
+        };
+        let endpoint = Url::parse(address).map_err(|error| {
             ToolError::invalid_args(format!("the endpoint is no address: {error}"))
         })?;
         let boundary = format!("weft-{}", context.idempotency_key);
@@ -289,8 +300,10 @@ impl ApiTool {
     fn egress_request(&self, of: &ApiRequest, credentials: Vec<(String, String)>) -> EgressRequest {
         let mut request = EgressRequest::new(of.method, of.url.as_str());
         request.headers.clone_from(&of.headers);
-        // Secrets stay with the host that the definition names.
-        request.redirects = match credentials.is_empty() && self.spec.effect == Effect::ReadOnly {
+        // Secrets stay with the host that the definition names, and addresses from templates with
+        // those that it allows.
+        let may_leave = credentials.is_empty() && !self.api.has_template();
+        request.redirects = match may_leave && self.spec.effect == Effect::ReadOnly {
             true => Redirects::Follow,
             false => Redirects::Return,
         };
@@ -337,9 +350,8 @@ impl ApiTool {
     }
 
     /// The failure of a request that has no whole answer in time.
-    fn too_late(&self) -> Failure {
-        let host = Url::parse(&self.api.endpoint).ok();
-        let host = host.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+    fn too_late(&self, url: &Url) -> Failure {
+        let host = url.host_str().unwrap_or_default().to_owned();
         let after_ms = u64::try_from(self.limit().as_millis()).unwrap_or(u64::MAX);
         self.failure(&EgressError::Timeout { host, what: "answer", after_ms }, &[])
     }

@@ -27,7 +27,7 @@ pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
 pub use source::{Source, SourceKind};
-pub(crate) use transform::{Transform, at_path, fill_in};
+pub(crate) use transform::{Transform, at_path, fill_address, fill_in};
 pub use transport::{
     ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
     ExternalTransport, FunctionTransport, Grant, HealthCheck, Pagination, PaginationKind,

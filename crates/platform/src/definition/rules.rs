@@ -7,7 +7,8 @@ use super::schema::path_of;
 use super::source::{DURATION_MAX, SourceKind, parse_duration};
 use super::transform::Transform;
 use super::transport::{
-    Authentication, AuthenticationType, Grant, Pagination, PaginationKind, TransportKind,
+    ApiTransport, Authentication, AuthenticationType, Grant, Pagination, PaginationKind,
+    TransportKind,
 };
 use super::yaml::Node;
 use crate::api::tool_name;
@@ -270,7 +271,7 @@ impl Rules<'_> {
         }
         if let Some(api) = &transport.api {
             self.check_headers(&api.headers);
-            self.check_endpoint("/transport/api/endpoint", &api.endpoint);
+            self.check_addresses(api);
             self.check_authentication("/transport/api", api.authentication.as_ref());
             if let Some(pagination) = &api.pagination {
                 self.check_pagination(api.method(), pagination);
@@ -311,6 +312,31 @@ impl Rules<'_> {
                 self.report(ProblemKind::TypeMismatch, &format!("{AT}/{key}"), expected);
             }
         }
+    }
+
+    /// Checks the address of an API, and those that it may become.
+    fn check_addresses(&mut self, api: &ApiTransport) {
+        const AT: &str = "/transport/api/endpoint";
+        for (position, address) in api.url_allow_list.iter().enumerate() {
+            self.check_endpoint(&format!("/transport/api/url_allow_list/{position}"), address);
+        }
+        if !api.has_template() {
+            if !api.url_allow_list.is_empty() {
+                let expected = "no such key: the `endpoint` has no placeholder";
+                self.report(ProblemKind::TypeMismatch, "/transport/api/url_allow_list", expected);
+            }
+            self.check_endpoint(AT, &api.endpoint);
+            return;
+        }
+        let expected = if self.definition.openapi.is_some() {
+            "an address without placeholders, which fixes the host of the operations"
+        } else if api.url_allow_list.is_empty() {
+            "the key `url_allow_list` beside it, with the addresses that it may become"
+        } else {
+            return;
+        };
+        let problem = self.problem(ProblemKind::TypeMismatch, AT).found("").expected(expected);
+        self.problems.push(problem);
     }
 
     /// Checks headers: those that say where and how a request is sent are not the definition's.

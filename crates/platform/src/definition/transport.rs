@@ -42,8 +42,14 @@ pub enum TransportKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApiTransport {
-    /// Address, with `http` or `https`.
+    /// Address, with `http` or `https`. With placeholders, `url_allow_list` has the addresses that it may
+    /// become.
     pub endpoint: String,
+    /// Addresses that an endpoint with placeholders may become: those with the same origin, and a path
+    /// below that of an entry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 32), inner(length(max = 2_000)))]
+    pub url_allow_list: Vec<String>,
     /// Method; by default `POST`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
@@ -138,6 +144,11 @@ impl ApiTransport {
     /// Returns the method of the request.
     pub(crate) fn method(&self) -> Method {
         self.method.unwrap_or(Method::Post)
+    }
+
+    /// Returns `true` if the address has placeholders.
+    pub(crate) fn has_template(&self) -> bool {
+        self.endpoint.contains("{{")
     }
 
     /// Returns `true` for a request that changes nothing.

@@ -3,10 +3,10 @@
 use super::tool::call_tools;
 use super::{Runner, request_value};
 use crate::agent::{Agent, warn};
-use crate::api::{kind_of, tool_name};
+use crate::api::{allowed_address, encode_segment, kind_of, tool_name};
 use crate::call::{ReadyCall, call_one, is_cut};
 use crate::context;
-use crate::definition::{AgentType, Transform, fill_in};
+use crate::definition::{AgentType, Transform, fill_address, fill_in};
 use crate::deliver::{answered, deliver, normalized};
 use crate::mode::payload_of;
 use crate::state::{AgentState, AgentStateUpdate};
@@ -48,7 +48,10 @@ async fn build(
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
     context::check_records(&agent, &payload, &ctx).await?;
     let scope = request_value(&state, &payload, &ctx);
-    let arguments = arguments_of(&agent, &scope)?;
+    let mut arguments = arguments_of(&agent, &scope)?;
+    if let Some(url) = address_of(&agent, &scope)? {
+        arguments["url"] = url.into();
+    }
     let call = ReadyCall { tool: tool_name(&agent.slug), arguments };
     let called = Box::pin(call_one(&tools, &call)).await?;
     let mut was_cut = false;
@@ -106,6 +109,18 @@ fn arguments_of(agent: &Agent, scope: &Value) -> NodeResult<Value> {
         }
     }
     Ok(json!({"query": query}))
+}
+
+/// The address that an endpoint with placeholders becomes; `None` for one without.
+fn address_of(agent: &Agent, scope: &Value) -> NodeResult<Option<String>> {
+    let transport = agent.definition.transport.as_ref();
+    let api = transport.and_then(|transport| transport.api.as_ref());
+    let Some(api) = api.filter(|api| api.has_template()) else { return Ok(None) };
+    let address = fill_address(&api.endpoint, scope, encode_segment);
+    // Nobody is asked about a request that is refused.
+    let allowed = address.and_then(|address| allowed_address(api, &address));
+    let allowed = allowed.map_err(|reason| Fault::new(ErrorCode("W1064"), reason))?;
+    Ok(Some(allowed.into()))
 }
 
 /// The body without a transform: the input, or the arguments, or else the message.
