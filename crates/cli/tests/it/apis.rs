@@ -631,13 +631,14 @@ async fn the_pages_of_a_list_are_one_list_within_limits() {
     }
 }
 
-/// The server holds the second page.
+/// The server holds the second page. The run that continues reads the list from its beginning, as one call.
 #[tokio::test(flavor = "multi_thread")]
 async fn items_are_emitted_while_further_pages_are_read() {
     let definition = format!("endpoint: '{{url}}/list', method: GET, pagination: {CURSOR}");
     let scene = Scene::new(&definition, "", |number, _| match number {
-        0 => page(&json!(["first item"]), &json!("a")),
-        _ => Reply::nothing().hang(),
+        0 | 2 => page(&json!(["first item"]), &json!("a")),
+        1 => Reply::nothing().hang(),
+        _ => page(&json!(["second item"]), &Value::Null),
     })
     .await;
     let mut command = scene.home.command(&["agents", "run", "shop", "List."]);
@@ -648,8 +649,19 @@ async fn items_are_emitted_while_further_pages_are_read() {
         read_until(&mut shown, r#"{"page":1,"items":["first item"]}"#);
     });
     assert!(child.try_wait().expect("known").is_none(), "the second page is not there");
+    while scene.server.received().len() < 2 {
+        tokio::task::yield_now().await;
+    }
     child.kill().expect("it runs");
     child.wait().expect("it ends");
+    let listed = scene.weft(&["threads", "list", "--json"]);
+    let row: Value = serde_json::from_str(listed.out.trim()).expect("one thread");
+    let thread = row["thread"].as_str().or(row["id"].as_str()).expect("an id");
+    let came = scene.weft(&["threads", "resume", thread]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert_eq!(scene.server.received().len(), 4, "{came:?}");
+    let made = scene.weft(&["deliverables", thread, "--json"]);
+    assert!(made.out.contains("API Agent Output"), "{made:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

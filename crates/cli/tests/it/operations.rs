@@ -97,7 +97,10 @@ impl Scene {
 /// Answers as the model or as the API.
 fn answer(request: &Received, answers: &[&str]) -> Reply {
     if !request.path.starts_with("/v1") {
-        let body = json!({"path": request.path, "method": request.method});
+        let mut body = json!({"path": request.path, "method": request.method});
+        if request.path.ends_with("/long") {
+            body["text"] = "x".repeat(700_000).into();
+        }
         return Reply::full(200, &[("content-type", "application/json")], body.to_string());
     }
     // A request for the arguments of a tool names it.
@@ -229,6 +232,15 @@ async fn without_a_rule_a_person_approves_operations_that_change_something() {
         assert_eq!(found["metadata"]["status"] == "input_required", is_asked, "{tool}: {found}");
         assert_eq!(scene.requests().len(), usize::from(!is_asked), "{tool}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_is_cut_is_reported() {
+    let scene = Scene::new(API, ALLOWED, &[]).await;
+    let found = scene.call("api/shop/get_item", &json!({"id": 1, "item": "long"}));
+    assert_eq!(found["content"]["cut"], true, "{}", found["metadata"]);
+    let warnings = found["metadata"]["warnings"].to_string();
+    assert!(warnings.contains("longer than a deliverable may be"), "{warnings}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
