@@ -33,6 +33,8 @@ pub(crate) struct Agent {
     /// Hash of the definition, by which its versions are told apart.
     pub(crate) version: String,
     pub(crate) definition: Definition,
+    /// Names of the tools that calls may name.
+    pub(crate) tools: Vec<String>,
     /// Its `context`, parsed.
     pub(crate) context: Option<Template>,
     /// Files that its sources name.

@@ -30,12 +30,13 @@ pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
     Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
     ExternalProtocol, ExternalTransport, FileText, FunctionTransport, Grant, HealthCheck, Llm,
-    Location, Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, RunBudget,
-    Source, SourceKind, ToolMode, Transport, TransportKind, diff_lines, is_within, read_definition,
-    read_definitions, read_folder, read_texts, schema,
+    Location, Orchestration, OrchestrationMode, Pagination, PaginationKind, Plan, PlanFormat,
+    Problem, ProblemKind, RunBudget, Source, SourceKind, ToolMode, ToolSize, Transport,
+    TransportKind, diff_lines, is_within, read_definition, read_definitions, read_folder,
+    read_texts, schema,
 };
 pub use mode::RequestError;
-pub use platform::HostedAgents;
+pub use platform::{HostedAgents, Watch};
 pub use rows::{Followed, NewRow, RowError, RowWriter};
 pub use source::{AGENTS, AgentProblem, Agents, Services};
 pub use state::{AgentState, AgentStateUpdate, AgentStateView};

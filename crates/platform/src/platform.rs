@@ -10,6 +10,7 @@ use crate::records::{
 use crate::rows::{NewRow, RowError, RowWriter};
 use crate::source::{AGENTS, Agents};
 use crate::task_list;
+use futures_util::TryStreamExt;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
@@ -17,6 +18,7 @@ use weftwork_runtime::{EndedRun, Runtime};
 use weftwork_store::{StoreError, open_questions};
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
+use weftwork_types::event::RunEvent;
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
 use weftwork_types::run::{RunOptions, RunOutcome};
@@ -25,6 +27,9 @@ use weftwork_types::{BoxFuture, Principal, ThreadId};
 
 /// Maximum number of conversations in a list.
 const CONVERSATIONS_MAX: usize = 1_000;
+
+/// Function that sees the events of a run.
+pub type Watch<'w> = dyn FnMut(&RunEvent) + Send + 'w;
 
 /// The agents of a runtime, as a [`Platform`].
 #[derive(Debug, Clone)]
@@ -196,6 +201,7 @@ impl HostedAgents {
         by: &TaskCaller,
         request: TaskRequest,
         checked: &Checked,
+        watch: Option<&mut Watch<'_>>,
     ) -> Result<TaskResponse, Fault> {
         let who = &by.principal;
         let TaskRequest { agent, user_message, payload, input: given, .. } = request;
@@ -235,13 +241,19 @@ impl HostedAgents {
             ..RunOptions::default()
         };
         let run = runs.with_options(options).start(input);
-        let started = run.caller(by.caller.clone()).begin().await.map_err(fault)?;
+        let mut started = run.caller(by.caller.clone()).begin().await.map_err(fault)?;
         if payload.stream == Some(true) {
             let run = started.run().clone();
             let mut metadata = ids_of(conversation, &run);
             let path = format!("/threads/{}/runs/{}/stream", run.thread, run.run);
             metadata.insert("stream".to_owned(), path.into());
             return Ok(TaskResponse::success(*mode, Value::Null, metadata));
+        }
+        if let Some(watch) = watch {
+            // An error of the stream ends what is shown, and not the run.
+            while let Ok(Some(output)) = started.try_next().await {
+                output.event().into_iter().for_each(&mut *watch);
+            }
         }
         let ended = started.await;
         Ok(self.response(who, checked, &ended).await)
@@ -395,7 +407,25 @@ impl HostedAgents {
         })
     }
 
-    async fn fulfil(&self, by: TaskCaller, request: TaskRequest) -> TaskResponse {
+    /// Fulfils a request as [`Platform::task`] does, and shows the events of its run as they come.
+    ///
+    /// # Cancel safety
+    /// The run of the request continues.
+    pub async fn task_watched(
+        &self,
+        by: TaskCaller,
+        request: TaskRequest,
+        watch: &mut Watch<'_>,
+    ) -> TaskResponse {
+        self.fulfil(by, request, Some(watch)).await
+    }
+
+    async fn fulfil(
+        &self,
+        by: TaskCaller,
+        request: TaskRequest,
+        watch: Option<&mut Watch<'_>>,
+    ) -> TaskResponse {
         let asked = request.mode.clone().unwrap_or_default();
         let key = by.idempotency_key.as_deref();
         let checked = match self.check(&by.principal, key, &request).await {
@@ -404,8 +434,8 @@ impl HostedAgents {
         };
         let mode = checked.mode;
         let done = match checked.action {
-            Action::Run => self.run(&by, request, &checked).await,
-            Action::Again(_) => self.run(&by, repeated(request), &checked).await,
+            Action::Run => self.run(&by, request, &checked, watch).await,
+            Action::Again(_) => self.run(&by, repeated(request), &checked, watch).await,
             Action::Record(kind, action) => {
                 let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
                 let act = RecordRequest {
@@ -495,7 +525,7 @@ impl Platform for HostedAgents {
     }
 
     fn task(&self, by: TaskCaller, request: TaskRequest) -> BoxFuture<'_, TaskResponse> {
-        Box::pin(self.fulfil(by, request))
+        Box::pin(self.fulfil(by, request, None))
     }
 
     fn record<'a>(

@@ -1,7 +1,7 @@
 //! The agents of a program: their definitions by organisation and slug, with all versions.
 
 use crate::agent::Agent;
-use crate::api::{ApiTool, Secrets, usual_policy};
+use crate::api::{ApiServices, ApiTool, Secrets, usual_policy};
 use crate::context::Template;
 use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions, Problem};
 use crate::mode::RequestError;
@@ -256,6 +256,14 @@ pub enum AgentProblem {
         /// Reason.
         source: ToolBoxErrors,
     },
+    /// The OpenAPI file is wrong.
+    #[error("agent {agent}: {}", problems.first().map(ToString::to_string).unwrap_or_default())]
+    Operations {
+        /// Slug of the agent.
+        agent: String,
+        /// All problems.
+        problems: Vec<Problem>,
+    },
     /// The form of plans or deliverables is wrong.
     #[error("agent {agent}: {source}")]
     Form {
@@ -277,7 +285,7 @@ impl AgentProblem {
             Self::Request(error) => error.fault(),
             Self::Form { source, .. } => Fault::new(source.code(), self.to_string()),
             Self::Model { source, .. } => Fault::new(source.code(), self.to_string()),
-            Self::Tools { .. } | Self::Graph(_) => {
+            Self::Operations { .. } | Self::Tools { .. } | Self::Graph(_) => {
                 Fault::new(weftwork_types::ErrorCode("W1035"), self.to_string())
             }
         }
@@ -514,6 +522,7 @@ impl Agents {
         let agent = Agent {
             slug: slug(),
             version: folder.version(),
+            tools: definition.tool_names(&folder.slug),
             definition: definition.clone(),
             context,
             files: folder.files.clone(),
@@ -586,14 +595,19 @@ impl Agents {
         let mut usual = Policy::new();
         let transport = definition.transport.as_ref();
         if let Some(api) = transport.and_then(|transport| transport.api.as_ref()) {
-            let secrets = Arc::clone(&services.secrets);
             let egress = match definition.organization {
                 Some(_) => &services.egress_of_organizations,
                 None => &services.egress,
             };
-            let tool = ApiTool::new(folder, api, secrets, Arc::clone(egress));
-            usual = usual_policy(&tool).map_err(wrong)?;
-            tools = tools.with(tool);
+            let of_api =
+                ApiServices { secrets: Arc::clone(&services.secrets), egress: Arc::clone(egress) };
+            let operations = folder.operations().map_err(|problems| {
+                let agent = folder.slug.clone();
+                AgentProblem::Operations { agent, problems }
+            })?;
+            let of_api = ApiTool::all(folder, api, operations, &of_api);
+            usual = usual_policy(&of_api).map_err(wrong)?;
+            tools = of_api.into_iter().fold(tools, ToolBox::with);
         }
         let mut confirmed = Policy::builder();
         for name in &definition.requires_confirmation {

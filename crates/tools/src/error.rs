@@ -154,6 +154,13 @@ impl ToolError {
         self
     }
 
+    /// Puts a text in front of the message, such as the part of the work that failed.
+    #[must_use]
+    pub fn within(mut self, part: &str) -> Self {
+        self.safe_message = cut(&format!("{part}: {}", self.safe_message), MESSAGE_CHARS_MAX);
+        self
+    }
+
     /// The message.
     #[must_use]
     pub fn message(&self) -> &str {

@@ -6,7 +6,7 @@ mod wire;
 
 pub use question::{Questions, Reply, ToolQuestion, ToolRecord};
 pub use summary::{AgentTools, Permission, ToolSummary};
-pub use wire::{WIRE_NAME_CHARS_MAX, is_hidden, wire_name};
+pub use wire::{WIRE_NAME_CHARS_MAX, is_hidden, snake_case, wire_name};
 
 use crate::ErrorCode;
 use crate::shown::present;

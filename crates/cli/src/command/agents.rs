@@ -16,7 +16,8 @@ use weftwork::platform::{
 use weftwork::store::{MemoryStore, Store};
 use weftwork::testing::ScriptedModel;
 use weftwork::types::caller::Caller;
-use weftwork::types::port::{Clock as _, Platform as _, TaskCaller};
+use weftwork::types::event::{AiEvent, RunEvent};
+use weftwork::types::port::{Clock as _, TaskCaller};
 use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::task::{Payload, TaskRequest};
 use weftwork::types::{OrgId, Principal, Timestamp};
@@ -24,10 +25,12 @@ use weftwork::{AgentDef, find_agent};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, RunSettings};
 use weftwork_cli_base::exit::Exit;
-use weftwork_cli_base::terminal::{Style, Table, format_moment, to_plain};
+use weftwork_cli_base::terminal::{Style, Table, Terminal, format_moment, shorten, to_plain};
 
 /// Maximum size of a message from standard input, in bytes.
 const MESSAGE_BYTES_MAX: u64 = 16 << 20;
+/// Maximum length of a displayed event, in characters.
+const EVENT_CHARS_MAX: usize = 500;
 
 pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
@@ -274,8 +277,13 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         caller: Caller::local(request_id).map_err(weftwork::Error::from)?,
         idempotency_key: None,
     };
-    let response = app.platform().task(by, request).await;
     let terminal = &context.terminal;
+    let mut watch = |event: &RunEvent| {
+        if !ask.json {
+            note_event(&event.event, terminal);
+        }
+    };
+    let response = app.platform().task_watched(by, request, &mut watch).await;
     let waits = response.metadata.get("status").is_some_and(|status| status == "input_required");
     let exit = match response.success {
         true if waits => Exit::Waiting,
@@ -308,6 +316,20 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         terminal.note(format_args!("the agent waits for an answer: weft chat --thread {thread}"));
     }
     Ok(exit)
+}
+
+/// Shows a call of a tool, or a value that the agent emits, while it works.
+fn note_event(event: &AiEvent, terminal: &Terminal) {
+    match event {
+        AiEvent::ToolCallStart { tool_name, args, .. } => {
+            let args = shorten(&args.to_string(), EVENT_CHARS_MAX);
+            terminal.note(format_args!("→ {} {}", to_plain(tool_name), to_plain(&args)));
+        }
+        AiEvent::Custom { value, .. } => {
+            terminal.note(to_plain(&shorten(&value.to_string(), EVENT_CHARS_MAX)));
+        }
+        _ => {}
+    }
 }
 
 /// Says which records a run wrote.

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use weftwork::config::Origin;
 use weftwork::graph::SystemClock;
 use weftwork::platform::{
-    DefinitionFolder, Definitions, Problem, read_definition, read_definitions, read_folder,
+    DefinitionFolder, Definitions, Problem, ToolSize, read_definition, read_definitions,
+    read_folder,
 };
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
@@ -69,6 +70,13 @@ async fn check(folder: &Path, json: bool, context: &CommandContext) -> Result<Ex
             let of = agent.definition.agent_type.name();
             let slug = terminal.paint(Style::Strong, &agent.slug);
             terminal.line(format_args!("{slug}  {of}  {}", agent.path.display()))?;
+            for ToolSize { name, tokens } in agent.tool_sizes() {
+                let size = tokens.map_or_else(
+                    || "declared by its server".to_owned(),
+                    |tokens| format!("about {tokens} tokens"),
+                );
+                terminal.line(format_args!("  {name}  {size}"))?;
+            }
         }
     }
     Ok(Exit::Done)

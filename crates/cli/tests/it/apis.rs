@@ -1,7 +1,8 @@
 //! API agents against a server that answers as services do, and as they do not.
 
-use crate::home::{Came, Home};
+use crate::home::{Came, Home, read_until};
 use serde_json::{Value, json};
+use std::io::BufReader;
 use std::process::Stdio;
 use weftwork_testkit::{LoopbackServer, Received, Reply};
 
@@ -480,4 +481,314 @@ async fn a_missing_secret_is_named_as_the_operator_has_to_set_it() {
     assert_eq!(refused["metadata"]["code"], "W1061", "{refused}");
     assert!(refused.to_string().contains("the variable `SHOP_KEY` has no secret"), "{refused}");
     assert_eq!(scene.server.received().len(), 0);
+}
+
+/// Pages of an API, and what is made of them.
+struct Listing {
+    name: &'static str,
+    pagination: &'static str,
+    answer: fn(usize) -> Reply,
+    /// Paths of the requests.
+    requests: &'static [&'static str],
+    /// Items, or the code and a part of the text of the error.
+    made: Result<Value, (&'static str, &'static str)>,
+    /// A part of the warning, if there is one.
+    warns: Option<&'static str>,
+}
+
+fn page(items: &Value, next: &Value) -> Reply {
+    answers(200, &json!({"data": {"items": items}, "next": next}))
+}
+
+fn linked(items: &Value, link: &str) -> Reply {
+    let headers = [("content-type", "application/json"), ("link", link)];
+    Reply::full(200, &headers, items.to_string())
+}
+
+const CURSOR: &str = "{kind: cursor, items: data.items, next: next, param: after}";
+
+fn listings_by_cursor() -> Vec<Listing> {
+    vec![
+        Listing {
+            name: "cursors until there is none, also behind an empty page",
+            pagination: CURSOR,
+            answer: |number| match number {
+                0 => page(&json!([1, 2]), &json!("a b")),
+                1 => page(&json!([]), &json!(7)),
+                _ => page(&json!([3]), &json!("")),
+            },
+            requests: &["/list?v=1", "/list?v=1&after=a+b", "/list?v=1&after=7"],
+            made: Ok(json!([1, 2, 3])),
+            warns: None,
+        },
+        Listing {
+            name: "cursors that go in a circle",
+            pagination: CURSOR,
+            answer: |number| page(&json!([number]), &json!(["A", "B"][number % 2])),
+            requests: &["/list?v=1", "/list?v=1&after=A", "/list?v=1&after=B"],
+            made: Err((
+                "W1063",
+                "page 3 of the list (3 pages with 3 items were read): its next page is one that was read before",
+            )),
+            warns: None,
+        },
+        Listing {
+            name: "a cursor that is never null",
+            pagination: CURSOR,
+            answer: |_| page(&json!([]), &json!(">i:7")),
+            requests: &["/list?v=1", "/list?v=1&after=%3Ei%3A7"],
+            made: Err(("W1063", "read before")),
+            warns: None,
+        },
+        Listing {
+            name: "a cursor that is no cursor",
+            pagination: CURSOR,
+            answer: |_| page(&json!([1]), &json!({"page": 2})),
+            requests: &["/list?v=1"],
+            made: Err(("W1063", "no text and no number")),
+            warns: None,
+        },
+        Listing {
+            name: "items that are not there",
+            pagination: "{kind: cursor, items: data.rows, next: next, param: after}",
+            answer: |_| page(&json!([1]), &json!("a")),
+            requests: &["/list?v=1"],
+            made: Err(("W1063", "no list at `data.rows`")),
+            warns: None,
+        },
+        Listing {
+            name: "a page that fails after others",
+            pagination: CURSOR,
+            answer: |number| match number {
+                0 | 1 => page(&json!([number]), &json!(number + 1)),
+                _ => fails(404, &[]),
+            },
+            requests: &["/list?v=1", "/list?v=1&after=1", "/list?v=1&after=2"],
+            made: Err((
+                "W1060",
+                "page 3 of the list (2 pages with 2 items were read): the API answered with status 404",
+            )),
+            warns: None,
+        },
+        Listing {
+            name: "a page that is repeated, and succeeds",
+            pagination: CURSOR,
+            answer: |number| match number {
+                0 => page(&json!([1]), &json!("a")),
+                1 => fails(503, &[]),
+                _ => page(&json!([2]), &Value::Null),
+            },
+            requests: &["/list?v=1", "/list?v=1&after=a", "/list?v=1&after=a"],
+            made: Ok(json!([1, 2])),
+            warns: None,
+        },
+        Listing {
+            name: "more pages than the limit",
+            pagination: "{kind: cursor, items: data.items, next: next, param: after, pages_max: 2}",
+            answer: |number| page(&json!([number]), &json!(number + 1)),
+            requests: &["/list?v=1", "/list?v=1&after=1"],
+            made: Ok(json!([0, 1])),
+            warns: Some("the limit of pages"),
+        },
+        Listing {
+            name: "more items than the limit, within a page",
+            pagination: "{kind: cursor, items: data.items, next: next, param: after, items_max: 3}",
+            answer: |number| page(&json!([number, "x"]), &json!(number + 1)),
+            requests: &["/list?v=1", "/list?v=1&after=1"],
+            made: Ok(json!([0, "x", 1])),
+            warns: Some("the limit of items"),
+        },
+    ]
+}
+
+fn listings_by_number_and_link() -> Vec<Listing> {
+    vec![
+        Listing {
+            name: "as many items as the limit, and no more",
+            pagination: "{kind: cursor, items: data.items, next: next, param: after, items_max: 2}",
+            answer: |_| page(&json!([1, 2]), &Value::Null),
+            requests: &["/list?v=1"],
+            made: Ok(json!([1, 2])),
+            warns: None,
+        },
+        Listing {
+            name: "pages with numbers",
+            pagination: "{kind: page, param: v, start: 0}",
+            answer: |number| match number {
+                0 | 1 => answers(200, &json!([number])),
+                _ => answers(200, &json!([])),
+            },
+            requests: &["/list?v=0", "/list?v=1", "/list?v=2"],
+            made: Ok(json!([0, 1])),
+            warns: None,
+        },
+        Listing {
+            name: "pages whose number is not read",
+            pagination: "{kind: page, param: p}",
+            answer: |_| answers(200, &json!([1, 2])),
+            requests: &["/list?v=1&p=1", "/list?v=1&p=2"],
+            made: Err(("W1063", "the API may not read `p` of the query")),
+            warns: None,
+        },
+        Listing {
+            name: "links of the header",
+            pagination: "{kind: link}",
+            answer: |number| match number {
+                0 => linked(&json!([1]), "</list?c=1,2>; rel=\"next\", </list>; rel=\"first\""),
+                _ => linked(&json!([2]), "</list>; rel=\"first\""),
+            },
+            requests: &["/list?v=1", "/list?c=1,2"],
+            made: Ok(json!([1, 2])),
+            warns: None,
+        },
+        Listing {
+            name: "a link to another origin",
+            pagination: "{kind: link}",
+            answer: |_| linked(&json!([1]), "<http://127.0.0.1:1/steal>; rel=next"),
+            requests: &["/list?v=1"],
+            made: Err(("W1063", "the origin http://127.0.0.1:1, and not http://127.0.0.1:")),
+            warns: None,
+        },
+        Listing {
+            name: "links of the body",
+            pagination: "{kind: link, items: data.items, next: next}",
+            answer: |number| match number {
+                0 => page(&json!([1]), &json!("?page=2")),
+                _ => page(&json!([2]), &Value::Null),
+            },
+            requests: &["/list?v=1", "/list?page=2"],
+            made: Ok(json!([1, 2])),
+            warns: None,
+        },
+        Listing {
+            name: "more bytes than a deliverable may have",
+            pagination: CURSOR,
+            answer: |number| page(&json!(["x".repeat(400_000)]), &json!(number + 1)),
+            requests: &["/list?v=1", "/list?v=1&after=1"],
+            made: Ok(json!(["x".repeat(400_000)])),
+            warns: Some("the limit of bytes"),
+        },
+        Listing {
+            name: "a page that is too long",
+            pagination: CURSOR,
+            answer: |_| page(&json!(["x".repeat(700_000)]), &json!("a")),
+            requests: &["/list?v=1"],
+            made: Err(("W1063", "ask for fewer items")),
+            warns: None,
+        },
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_of_a_list_are_one_list_within_limits() {
+    for listing in listings_by_cursor().into_iter().chain(listings_by_number_and_link()) {
+        let Listing { name, pagination, answer, requests, made, warns } = listing;
+        let definition = format!(
+            "endpoint: '{{url}}/list?v=1', method: GET, authentication: {{type: bearer}}, pagination: {pagination}"
+        );
+        let more = "request_transform: {none: '{{input.none}}'}";
+        let scene = Scene::new(&definition, more, move |number, _| answer(number)).await;
+        let found = scene.ask(&["Go."]);
+        let sent = scene.server.received();
+        let paths: Vec<_> = sent.iter().map(|request| request.path.as_str()).collect();
+        assert_eq!(paths, requests, "{name}: {found}");
+        assert!(sent.iter().all(|request| request.header("authorization").is_some()), "{name}");
+        match made {
+            Ok(items) => assert_eq!(found["content"], items, "{name}: {found}"),
+            Err((code, text)) => {
+                assert_eq!(found["metadata"]["code"], code, "{name}: {found}");
+                let error = found["error"].as_str().unwrap_or_default();
+                assert!(error.contains(text), "{name}: {error}");
+            }
+        }
+        let warnings = found["metadata"]["warnings"].to_string();
+        assert_eq!(warns.is_some_and(|text| warnings.contains(text)), warns.is_some(), "{name}");
+        assert_eq!(warnings == "null", warns.is_none(), "{name}: {warnings}");
+    }
+}
+
+/// The server holds the second page. The run that continues reads the list from its beginning, as one call.
+#[tokio::test(flavor = "multi_thread")]
+async fn items_are_emitted_while_further_pages_are_read() {
+    let definition = format!("endpoint: '{{url}}/list', method: GET, pagination: {CURSOR}");
+    let scene = Scene::new(&definition, "", |number, _| match number {
+        0 | 2 => page(&json!(["first item"]), &json!("a")),
+        1 => Reply::nothing().hang(),
+        _ => page(&json!(["second item"]), &Value::Null),
+    })
+    .await;
+    let mut command = scene.home.command(&["agents", "run", "shop", "List."]);
+    let mut child = command.stdout(Stdio::null()).spawn().expect("starts");
+    let mut shown = BufReader::new(child.stderr.take().expect("piped"));
+    tokio::task::block_in_place(|| {
+        read_until(&mut shown, "→ api__shop");
+        read_until(&mut shown, r#"{"page":1,"items":["first item"]}"#);
+    });
+    assert!(child.try_wait().expect("known").is_none(), "the second page is not there");
+    while scene.server.received().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let listed = scene.weft(&["threads", "list", "--json"]);
+    let row: Value = serde_json::from_str(listed.out.trim()).expect("one thread");
+    let thread = row["thread"].as_str().or(row["id"].as_str()).expect("an id");
+    let came = scene.weft(&["threads", "resume", thread]);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    assert_eq!(scene.server.received().len(), 4, "{came:?}");
+    let made = scene.weft(&["deliverables", thread, "--json"]);
+    assert!(made.out.contains("API Agent Output"), "{made:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_from_a_template_is_one_that_the_definition_allows() {
+    let within = "endpoint: '{url}/v1/{{input.id}}', url_allow_list: ['{url}/v1'], method: GET";
+    let whole =
+        "endpoint: '{{input.id}}', url_allow_list: ['{url}/v1/', 'https://api.example.com']";
+    let host = "endpoint: 'http://{{input.id}}/v1', url_allow_list: ['{url}'], method: GET";
+    for (definition, id, sent) in [
+        (within, json!("a b/c?d#e"), Some("/v1/a%20b%2Fc%3Fd%23e")),
+        (within, json!("a/../b"), None),
+        (within, json!(7), Some("/v1/7")),
+        (within, json!(".."), None),
+        (within, json!("%2e%2e"), Some("/v1/%252e%252e")),
+        (within, json!("../admin"), None),
+        (within, Value::Null, None),
+        (within, json!(["a"]), None),
+        (whole, json!("{url}/v1/x?y=1"), Some("/v1/x?y=1")),
+        (whole, json!("{url}/v1"), Some("/v1")),
+        (whole, json!("{url}/v10"), None),
+        (whole, json!("{url}/v1/../admin"), None),
+        (whole, json!("{url}/v1/%2e%2e/admin"), None),
+        (whole, json!("{url}/v1/..%2fadmin"), None),
+        (whole, json!("{url}/v1/x\\..\\..\\admin"), None),
+        (whole, json!("https://api.example.com@127.0.0.1/"), None),
+        (whole, json!("https://api.example.com.evil.example/"), None),
+        (whole, json!("file:///etc/passwd"), None),
+        (whole, json!("/v1"), None),
+        (host, json!("evil.example"), None),
+        (host, json!("127.0.0.1:1"), None),
+    ] {
+        let scene = Scene::new(definition, "", |_, _| answers(200, &json!("done"))).await;
+        let input = json!({"id": id}).to_string().replace("{url}", &scene.server.url(""));
+        let found = scene.ask(&["Go.", "--input", &input]);
+        let received = scene.server.received();
+        let path = received.first().map(|request| request.path.as_str());
+        match sent {
+            Some(sent) => {
+                let path = path.unwrap_or_default();
+                let path = path.split("?id=").next().unwrap_or_default();
+                assert_eq!(path, sent, "{id}: {found}");
+            }
+            None => {
+                assert_eq!(path, None, "{id}: {found}");
+                assert_eq!(found["metadata"]["code"], "W1064", "{id}: {found}");
+            }
+        }
+    }
+    // A redirect leads to an address that nobody has checked.
+    let scene = Scene::new(within, "", |_, _| fails(302, &[("location", "/admin")])).await;
+    let found = scene.ask(&["Go.", "--input", r#"{"id": 1}"#]);
+    assert_eq!(found["metadata"]["code"], "W1060", "{found}");
+    assert_eq!(scene.server.received().len(), 1);
 }

@@ -29,6 +29,7 @@ mod mcp;
 mod missing_features;
 mod models;
 mod one_program;
+mod operations;
 mod options;
 mod policies;
 mod prune;

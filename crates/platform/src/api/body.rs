@@ -78,7 +78,8 @@ fn add(name: String, value: &Value, pairs: &mut Vec<(String, String)>) {
     }
 }
 
-fn text_of(value: &Value) -> String {
+/// Returns a value as text: a text as it is, and others as JSON.
+pub(super) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

@@ -1,10 +1,16 @@
 //! HTTP APIs of API agents, as tools: so their requests have the journal, the policy and the budget of all
 //! calls of tools.
 
+mod address;
+mod answer;
 mod body;
 mod credentials;
+mod operation;
+mod pages;
 mod tool;
 
+pub(crate) use address::allowed_address;
 pub(crate) use body::kind_of;
 pub(crate) use credentials::Secrets;
-pub(crate) use tool::{ApiTool, tool_name, usual_policy};
+pub(crate) use operation::encode_segment;
+pub(crate) use tool::{ApiServices, ApiTool, tool_name, usual_policy};

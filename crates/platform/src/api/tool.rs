@@ -1,9 +1,13 @@
 //! The tool that makes the request of an API agent.
 
+use super::address::check_allowed;
+use super::answer::{Answer, BODY_BYTES_MAX, Failure, without, without_secrets};
 use super::body::{Encoded, encode, pairs_of};
 use super::credentials::{Credentials, Secrets, Signed};
+use super::operation::{OperationParts, parts_of};
+use super::pages::{next_link, pages_max, read_pages};
 use crate::call::cut;
-use crate::definition::{ApiTransport, BodyEncoding, DefinitionFolder};
+use crate::definition::{ApiTransport, BodyEncoding, DefinitionFolder, Operation, operation_tool};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
@@ -11,14 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 use weftwork_tools::{Policy, Tool, ToolBoxErrors, ToolContext, ToolError, ToolOutput, WHOLE};
-use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Redirects};
+use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
 use weftwork_types::{BoxFuture, ErrorCode};
 
 /// Longest answer of an API in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
-/// Longest body that becomes a result whole, in bytes.
-const BODY_BYTES_MAX: usize = 640 << 10;
 /// Usual time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Usual number of repetitions of a request that may be repeated.
@@ -27,18 +29,15 @@ const RETRIES: u32 = 2;
 const DELAY: Duration = Duration::from_millis(500);
 /// Longest delay before a repetition. A server that asks for more is not asked again.
 const DELAY_MAX: Duration = Duration::from_secs(30);
-/// Most characters of the answer to a failed request in its error.
-const TEXT_CHARS_MAX: usize = 300;
 
-/// The rule for the tool of an API agent that holds if the operator has none: what only reads is allowed,
-/// and a person approves the rest.
-pub(crate) fn usual_policy(tool: &ApiTool) -> Result<Policy, ToolBoxErrors> {
-    let rule = Policy::builder();
-    match tool.spec.effect {
-        Effect::ReadOnly => rule.allow(&tool.spec.name),
-        _ => rule.ask_human(&tool.spec.name, "it changes something outside"),
-    }
-    .build()
+/// The rules for the tools of an API that hold if the operator has none: what only reads is allowed, and
+/// a person approves the rest.
+pub(crate) fn usual_policy(tools: &[ApiTool]) -> Result<Policy, ToolBoxErrors> {
+    let rules = tools.iter().fold(Policy::builder(), |rules, tool| match tool.spec.effect {
+        Effect::ReadOnly => rules.allow(&tool.spec.name),
+        _ => rules.ask_human(&tool.spec.name, "it changes something outside"),
+    });
+    rules.build()
 }
 
 /// Name of the tool of an API agent.
@@ -46,57 +45,120 @@ pub(crate) fn tool_name(slug: &str) -> String {
     format!("api/{slug}")
 }
 
+/// The declaration of the request of an API agent.
+fn request_spec(folder: &DefinitionFolder, api: &ApiTransport) -> ToolSpec {
+    let mut parameters = json!({
+        "type": "object",
+        "properties": {"query": {"type": "object"}, "body": {}},
+        "additionalProperties": false,
+    });
+    if api.has_template() {
+        parameters["properties"]["url"] = json!({"type": "string"});
+        parameters["required"] = json!(["url"]);
+    }
+    let description = folder.definition.agent_card.description.clone();
+    let description = description.unwrap_or_default();
+    spec_of(tool_name(&folder.slug), description, parameters, api.method())
+}
+
+/// The declaration of the tool of an operation.
+fn operation_spec(slug: &str, of: &Operation) -> ToolSpec {
+    let name = operation_tool(slug, &of.id);
+    spec_of(name, of.description.clone(), of.arguments.clone(), of.method)
+}
+
+fn spec_of(name: String, description: String, parameters: Value, method: Method) -> ToolSpec {
+    let reads = matches!(method, Method::Get | Method::Head);
+    ToolSpec {
+        name,
+        description,
+        parameters,
+        output: Some(json!({
+            "type": "object",
+            "properties": {
+                "status": {"type": "integer"},
+                "body": {},
+                "pages": {
+                    "type": "object",
+                    "properties": {"read": {"type": "integer"}, "limit": {"type": "string"}},
+                },
+            },
+            "required": ["body"],
+        })),
+        effect: if reads { Effect::ReadOnly } else { Effect::ExternalSideEffect },
+        // Also of an API that recognises a repeated request: a further request of the user has
+        // another key.
+        on_unknown: if reads { UnknownOutcome::Idempotent } else { UnknownOutcome::Ask },
+        shown: Some(vec![WHOLE.to_owned()]),
+        examples: Vec::new(),
+    }
+}
+
+/// A request without its credentials.
+pub(super) struct ApiRequest {
+    method: Method,
+    pub(super) url: Url,
+    headers: Vec<(String, String)>,
+    body: Encoded,
+}
+
 /// A request of an API.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiTool {
     spec: ToolSpec,
     api: Arc<ApiTransport>,
+    /// Operation of an OpenAPI file; `None` for the request of an API agent.
+    operation: Option<Arc<Operation>>,
     credentials: Option<Arc<Credentials>>,
     egress: Arc<dyn Egress>,
 }
 
-/// An attempt that failed.
-struct Failure {
-    error: ToolError,
-    /// Delay after which the same request may succeed; `None` if it does not.
-    again: Option<Duration>,
+/// Services of the tools of an API.
+pub(crate) struct ApiServices {
+    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) egress: Arc<dyn Egress>,
 }
 
 impl ApiTool {
-    pub(crate) fn new(
+    /// Returns the tools of an API: its operations, or else its request.
+    pub(crate) fn all(
         folder: &DefinitionFolder,
         api: &ApiTransport,
-        secrets: Arc<Secrets>,
-        egress: Arc<dyn Egress>,
-    ) -> Self {
+        operations: Vec<Operation>,
+        services: &ApiServices,
+    ) -> Vec<Self> {
         let organization = folder.definition.organization.as_deref();
-        let description = folder.definition.agent_card.description.clone();
         let slug = &folder.slug;
-        let reads = api.only_reads();
-        let spec = ToolSpec {
-            name: tool_name(slug),
-            description: description.unwrap_or_default(),
-            parameters: json!({
-                "type": "object",
-                "properties": {"query": {"type": "object"}, "body": {}},
-                "additionalProperties": false,
-            }),
-            output: Some(json!({
-                "type": "object",
-                "properties": {"status": {"type": "integer"}, "body": {}},
-                "required": ["body"],
-            })),
-            effect: if reads { Effect::ReadOnly } else { Effect::ExternalSideEffect },
-            // Also of an API that recognises a repeated request: a further request of the user has
-            // another key.
-            on_unknown: if reads { UnknownOutcome::Idempotent } else { UnknownOutcome::Ask },
-            shown: Some(vec![WHOLE.to_owned()]),
-            examples: Vec::new(),
+        let api = Arc::new(api.clone());
+        let credentials = api.authentication.as_ref().map(|of| {
+            Arc::new(Credentials::new(slug, organization, of, Arc::clone(&services.secrets)))
+        });
+        let tool = |spec, operation: Option<Operation>| Self {
+            spec,
+            api: Arc::clone(&api),
+            operation: operation.map(Arc::new),
+            credentials: credentials.clone(),
+            egress: Arc::clone(&services.egress),
         };
-        let credentials = api.authentication.as_ref();
-        let credentials =
-            credentials.map(|of| Arc::new(Credentials::new(slug, organization, of, secrets)));
-        Self { spec, api: Arc::new(api.clone()), credentials, egress }
+        if folder.definition.openapi.is_none() {
+            return vec![tool(request_spec(folder, &api), None)];
+        }
+        let operations = operations.into_iter();
+        operations.map(|of| tool(operation_spec(slug, &of), Some(of))).collect()
+    }
+
+    /// Returns the declarations of the tools that a definition has by its API.
+    pub(crate) fn specs(folder: &DefinitionFolder, operations: &[Operation]) -> Vec<ToolSpec> {
+        let transport = folder.definition.transport.as_ref();
+        let api = transport.and_then(|transport| transport.api.as_ref());
+        match api.filter(|_| folder.definition.openapi.is_none()) {
+            Some(api) => vec![request_spec(folder, api)],
+            None => operations.iter().map(|of| operation_spec(&folder.slug, of)).collect(),
+        }
+    }
+
+    fn method(&self) -> Method {
+        self.operation.as_ref().map_or(self.api.method(), |operation| operation.method)
     }
 
     fn limit(&self) -> Duration {
@@ -111,18 +173,34 @@ impl ApiTool {
     }
 
     async fn request(self, args: Value, context: ToolContext) -> Result<ToolOutput, ToolError> {
+        let request = self.request_of(&args, &context)?;
+        let result = match &self.api.pagination {
+            None => self.fetch(&request, &context).await?.into_value(),
+            Some(pagination) => read_pages(&self, request, pagination, &context).await?,
+        };
+        Ok(ToolOutput::Value(result))
+    }
+
+    /// Makes a request, and repeats it as often as it may be. The answer has a status of success.
+    pub(super) async fn fetch(
+        &self,
+        request: &ApiRequest,
+        context: &ToolContext,
+    ) -> Result<Answer, ToolError> {
+        let allowed = check_allowed(&self.api, &request.url);
+        allowed.map_err(|reason| ToolError::invalid_args(reason).with_code(ErrorCode("W1064")))?;
         let mut delay = DELAY;
         let mut renewed = false;
         let mut repeated = 0;
         loop {
             let answered = match select(
-                Box::pin(self.attempt(&args, &context)),
+                Box::pin(self.attempt(request, context)),
                 context.clock().sleep(self.limit()),
             )
             .await
             {
                 Either::Left((answered, _)) => answered,
-                Either::Right(((), _)) => Err(self.too_late()),
+                Either::Right(((), _)) => Err(self.too_late(&request.url)),
             };
             let failure = match answered {
                 Ok(Answer { status: 401, .. })
@@ -134,7 +212,7 @@ impl ApiTool {
                     continue;
                 }
                 Ok(answer) => match answer.checked(self.spec.effect) {
-                    Ok(value) => return Ok(ToolOutput::Value(value)),
+                    Ok(answer) => return Ok(answer),
                     Err(failure) => failure,
                 },
                 Err(failure) => failure,
@@ -150,61 +228,91 @@ impl ApiTool {
         }
     }
 
-    async fn attempt(&self, args: &Value, context: &ToolContext) -> Result<Answer, Failure> {
-        let encoding = self.api.body.unwrap_or(BodyEncoding::Json);
-        let boundary = format!("weft-{}", context.idempotency_key);
-        let encoded = encode(encoding, &args["body"], &boundary).map_err(Failure::of_args)?;
+    async fn attempt(
+        &self,
+        request: &ApiRequest,
+        context: &ToolContext,
+    ) -> Result<Answer, Failure> {
         let signed = match &self.credentials {
             None => Signed::default(),
             Some(credentials) => {
-                let signed = credentials.sign(&encoded.bytes, &*self.egress, &**context.clock());
+                let body = &request.body.bytes;
+                let signed = credentials.sign(body, &*self.egress, &**context.clock());
                 signed.await.map_err(|reason| Failure::of_secret(&reason))?
             }
         };
         let Signed { headers, secrets } = signed;
-        let request = self.egress_request(args, encoded, headers, context)?;
+        let request = self.egress_request(request, headers);
         let response = self.egress.send(request).await;
         let response = response.map_err(|error| self.failure(&error, &secrets))?;
         self.read(response, &secrets).await
     }
 
-    fn egress_request(
+    /// The request that the arguments of a call ask for.
+    fn request_of(&self, args: &Value, context: &ToolContext) -> Result<ApiRequest, ToolError> {
+        let address = match self.api.has_template() {
+            true => args["url"].as_str().unwrap_or_default(),
+            false => &self.api.endpoint,
+        };
+        let endpoint = Url::parse(address).map_err(|error| {
+            ToolError::invalid_args(format!("the endpoint is no address: {error}"))
+        })?;
+        let boundary = format!("weft-{}", context.idempotency_key);
+        let parts = match &self.operation {
+            Some(operation) => parts_of(operation, &endpoint, args, &boundary),
+            None => self.own_parts(endpoint, args, &boundary),
+        };
+        let OperationParts { url, headers: given, body } =
+            parts.map_err(ToolError::invalid_args)?;
+        // Headers of the definition replace those of arguments.
+        let usual = ("accept".to_owned(), "application/json, */*;q=0.5".to_owned());
+        let own = self.api.headers.iter().map(|(name, value)| (name.to_lowercase(), value.clone()));
+        let content_type =
+            body.content_type.iter().map(|of| ("content-type".to_owned(), of.clone()));
+        let key = self.api.idempotency_header.as_ref();
+        let key = key.map(|name| (name.to_lowercase(), context.idempotency_key.clone()));
+        let mut headers = vec![usual];
+        for (name, value) in given.into_iter().chain(own).chain(content_type).chain(key) {
+            headers.retain(|(known, _)| *known != name);
+            headers.push((name, value));
+        }
+        Ok(ApiRequest { method: self.method(), url, headers, body })
+    }
+
+    /// The parts of the request of an API agent.
+    fn own_parts(
         &self,
+        mut url: Url,
         args: &Value,
-        encoded: Encoded,
-        headers: Vec<(String, String)>,
-        context: &ToolContext,
-    ) -> Result<EgressRequest, Failure> {
-        let mut url = Url::parse(&self.api.endpoint)
-            .map_err(|error| Failure::of_args(format!("the endpoint is no address: {error}")))?;
+        boundary: &str,
+    ) -> Result<OperationParts, String> {
         if let Some(query) = args.get("query").filter(|query| !query.is_null()) {
-            let pairs = pairs_of(query).map_err(Failure::of_args)?;
+            let pairs = pairs_of(query)?;
             if !pairs.is_empty() {
                 url.query_pairs_mut().extend_pairs(pairs);
             }
         }
-        let mut request = EgressRequest::new(self.api.method(), url.as_str());
-        request.headers.push(("accept".to_owned(), "application/json, */*;q=0.5".to_owned()));
-        let own = self.api.headers.iter();
-        request.headers.extend(own.map(|(name, value)| (name.to_lowercase(), value.clone())));
-        if let Some(content_type) = encoded.content_type {
-            request.headers.retain(|(name, _)| name != "content-type");
-            request.headers.push(("content-type".to_owned(), content_type));
-        }
-        if let Some(name) = &self.api.idempotency_header {
-            request.headers.push((name.to_lowercase(), context.idempotency_key.clone()));
-        }
-        // Secrets stay with the host that the definition names.
-        request.redirects = match headers.is_empty() && self.spec.effect == Effect::ReadOnly {
+        let encoding = self.api.body.unwrap_or(BodyEncoding::Json);
+        let body = encode(encoding, &args["body"], boundary)?;
+        Ok(OperationParts { url, headers: Vec::new(), body })
+    }
+
+    fn egress_request(&self, of: &ApiRequest, credentials: Vec<(String, String)>) -> EgressRequest {
+        let mut request = EgressRequest::new(of.method, of.url.as_str());
+        request.headers.clone_from(&of.headers);
+        // Secrets stay with the host that the definition names, and addresses from templates with
+        // those that it allows.
+        let may_leave = credentials.is_empty() && !self.api.has_template();
+        request.redirects = match may_leave && self.spec.effect == Effect::ReadOnly {
             true => Redirects::Follow,
             false => Redirects::Return,
         };
-        request.headers.extend(headers);
-        request.body = encoded.bytes.into();
+        request.headers.extend(credentials);
+        request.body = of.body.bytes.clone().into();
         request.head_timeout = self.limit();
         request.idle_timeout = self.limit();
         request.body_max = Some(ANSWER_BYTES_MAX);
-        Ok(request)
+        request
     }
 
     async fn read(
@@ -232,17 +340,18 @@ impl ApiTool {
         // An API may repeat what it was sent.
         let body = without_secrets(body, secrets);
         let retry_after = response.header("retry-after").and_then(|text| text.trim().parse().ok());
+        let links = response.headers.iter().filter(|(name, _)| name == "link");
         Ok(Answer {
             status: response.status,
             body,
             retry_after: retry_after.map(Duration::from_secs),
+            next_link: links.filter_map(|(_, value)| next_link(value)).next().map(str::to_owned),
         })
     }
 
     /// The failure of a request that has no whole answer in time.
-    fn too_late(&self) -> Failure {
-        let host = Url::parse(&self.api.endpoint).ok();
-        let host = host.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
+    fn too_late(&self, url: &Url) -> Failure {
+        let host = url.host_str().unwrap_or_default().to_owned();
         let after_ms = u64::try_from(self.limit().as_millis()).unwrap_or(u64::MAX);
         self.failure(&EgressError::Timeout { host, what: "answer", after_ms }, &[])
     }
@@ -267,84 +376,6 @@ impl ApiTool {
     }
 }
 
-/// An answer of an API.
-struct Answer {
-    status: u16,
-    body: Value,
-    /// Delay that the server asks for.
-    retry_after: Option<Duration>,
-}
-
-impl Answer {
-    /// The result of the call; an answer that says that the request failed is its failure.
-    fn checked(self, effect: Effect) -> Result<Value, Failure> {
-        let Self { status, body, retry_after } = self;
-        if (200..300).contains(&status) {
-            return Ok(json!({"status": status, "body": body}));
-        }
-        let text = match &body {
-            Value::String(text) => text.clone(),
-            Value::Null => String::new(),
-            other => other.to_string(),
-        };
-        let text: String = text.chars().take(TEXT_CHARS_MAX).collect();
-        let what = match status {
-            300..400 => "sends elsewhere, which is not followed: status",
-            _ => "answered with status",
-        };
-        let colon = if text.is_empty() { "" } else { ": " };
-        let message = format!("the API {what} {status}{colon}{text}");
-        // A server, or one between, that failed may have done what it was asked for.
-        let is_open = matches!(status, 408 | 500 | 502 | 503 | 504);
-        let may_pass = is_open || matches!(status, 425 | 429);
-        let made = match (is_open && effect != Effect::ReadOnly, may_pass) {
-            (true, _) => ToolError::outcome_unknown(message),
-            (false, true) => ToolError::unavailable(message),
-            (false, false) => ToolError::failed(message),
-        };
-        Err(Failure {
-            error: made.with_code(ErrorCode("W1060")),
-            again: may_pass.then(|| retry_after.unwrap_or_default()),
-        })
-    }
-}
-
-impl Failure {
-    fn of_args(reason: String) -> Self {
-        Self { error: ToolError::invalid_args(reason), again: None }
-    }
-
-    fn of_secret(reason: &str) -> Self {
-        Self { error: ToolError::failed(reason).with_code(ErrorCode("W1061")), again: None }
-    }
-}
-
-/// Replaces secrets in a text.
-fn without(mut text: String, secrets: &[String]) -> String {
-    for secret in secrets {
-        if text.contains(secret.as_str()) {
-            text = text.replace(secret.as_str(), "[secret]");
-        }
-    }
-    text
-}
-
-/// Replaces secrets in the texts of a value.
-fn without_secrets(value: Value, secrets: &[String]) -> Value {
-    match value {
-        _ if secrets.is_empty() => value,
-        Value::String(text) => Value::String(without(text, secrets)),
-        Value::Array(items) => {
-            items.into_iter().map(|item| without_secrets(item, secrets)).collect()
-        }
-        Value::Object(members) => members
-            .into_iter()
-            .map(|(name, value)| (without(name, secrets), without_secrets(value, secrets)))
-            .collect(),
-        other => other,
-    }
-}
-
 impl Tool for ApiTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
@@ -361,6 +392,7 @@ impl Tool for ApiTool {
     fn timeout(&self) -> Duration {
         // Of all attempts, with their delays, and of a request for a token.
         let attempts = self.retries() + 2;
-        self.limit().saturating_mul(attempts).saturating_add(DELAY_MAX.saturating_mul(attempts))
+        let one = self.limit().saturating_add(DELAY_MAX).saturating_mul(attempts);
+        one.saturating_mul(self.api.pagination.as_ref().map_or(1, pages_max))
     }
 }

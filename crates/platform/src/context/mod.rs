@@ -5,7 +5,7 @@ mod form;
 mod gather;
 mod template;
 
-pub(crate) use fit::Piece;
+pub(crate) use fit::{Piece, tokens};
 pub(crate) use form::{deliverable_text, plan_text};
 pub(crate) use gather::{Fetched, Gathered, gather};
 pub(crate) use template::{NAMES, Template, front_matter};

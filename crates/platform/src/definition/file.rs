@@ -1,5 +1,6 @@
 //! The keys of a definition.
 
+use super::openapi::operation_tool;
 use super::source::{Source, SourceKind, parse_duration};
 use super::transport::Transport;
 use schemars::JsonSchema;
@@ -48,6 +49,15 @@ pub struct Definition {
     /// Order of several calls of tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_mode: Option<ToolMode>,
+    /// OpenAPI file beside the definition, in JSON or YAML. Its operations are called at
+    /// `transport.api.endpoint`, wherever its `servers` are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 200))]
+    pub openapi: Option<String>,
+    /// Operations of the OpenAPI file that become tools, by their `operationId`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 128), inner(length(min = 1, max = 200)))]
+    pub operations: Vec<String>,
     /// Form of the request that is sent to an API: a mapping, a text with placeholders, or `{jq: PROGRAM}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_transform: Option<Json>,
@@ -385,6 +395,13 @@ impl Definition {
             SourceKind::History,
         ];
         self.sources.clone().unwrap_or_else(|| usual.map(Source::new).to_vec())
+    }
+
+    /// Returns the names of the tools that calls may name: those of `tools`, and the operations of an
+    /// OpenAPI file.
+    pub(crate) fn tool_names(&self, slug: &str) -> Vec<String> {
+        let operations = self.operations.iter().map(|id| operation_tool(slug, id));
+        self.tools.iter().flatten().cloned().chain(operations).collect()
     }
 
     /// Returns the slugs of the agents that this one may ask, with the paths of their keys.

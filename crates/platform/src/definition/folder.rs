@@ -1,11 +1,14 @@
 //! Folders of definitions.
 
 use super::file::Definition;
+use super::openapi::{Operation, OperationFile, OperationProblems, read_operations};
 use super::problem::{Location, Problem, ProblemKind};
 use super::schema::path_of;
 use super::transform::Transform;
 use super::yaml::{FILE_BYTES_MAX, Node};
 use super::{Beside, Read, Usual, read, read_members, sorted};
+use crate::api::ApiTool;
+use crate::context::tokens;
 use crate::skills::Skill;
 use crate::source::Name;
 use serde_json::json;
@@ -55,6 +58,15 @@ pub struct FileText {
     pub text: String,
 }
 
+/// A tool of an agent with the size of its declaration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolSize {
+    /// Name.
+    pub name: String,
+    /// Estimated number of tokens that models read; `None` if the server of the tool declares it.
+    pub tokens: Option<usize>,
+}
+
 impl DefinitionFolder {
     /// Creates a definition that was read before, and stored.
     pub(crate) fn stored(
@@ -65,6 +77,47 @@ impl DefinitionFolder {
     ) -> Self {
         let path = PathBuf::new();
         Self { path, slug, definition, files, hash, node: None, file: String::new() }
+    }
+
+    /// Returns the tools of the agent with their sizes.
+    #[must_use]
+    pub fn tool_sizes(&self) -> Vec<ToolSize> {
+        let named = self.definition.tools.iter().flatten();
+        let named = named.map(|name| ToolSize { name: name.clone(), tokens: None });
+        // Reading the definition has read them before.
+        let operations = self.operations().unwrap_or_default();
+        let of_api = ApiTool::specs(self, &operations).into_iter().map(|spec| {
+            let declared = json!([spec.name, spec.description, spec.parameters]).to_string();
+            ToolSize { name: spec.name, tokens: Some(tokens(&declared)) }
+        });
+        named.chain(of_api).collect()
+    }
+
+    /// Reads the operations of its OpenAPI file.
+    ///
+    /// # Errors
+    /// Problems of the file, and operations that it does not have.
+    pub(crate) fn operations(&self) -> Result<Vec<Operation>, Vec<Problem>> {
+        let Some(path) = &self.definition.openapi else { return Ok(Vec::new()) };
+        let text = self.files.iter().find(|file| file.path == *path);
+        let text = text.map(|file| file.text.as_str()).unwrap_or_default();
+        let file = path_in_folder(Some(&self.slug), path);
+        let of = OperationFile { file: &file, text };
+        let ids = &self.definition.operations;
+        read_operations(&of, ids).map_err(|problems| {
+            let problem = |of| match of {
+                OperationProblems::InFile(problems) => problems,
+                OperationProblems::Unknown { position, known } => {
+                    let id = ids.get(position).map(String::as_str).unwrap_or_default();
+                    let problem =
+                        self.problem(ProblemKind::UnknownWord, &format!("/operations/{position}"));
+                    let problem = problem.found(id);
+                    let problem = problem.expected(format!("an `operationId` of {path}"));
+                    vec![problem.nearest_of(id, known.iter().map(String::as_str))]
+                }
+            };
+            sorted(problems.into_iter().flat_map(problem).collect())
+        })
     }
 
     /// Returns the version in ids: the beginning of the hash.
@@ -387,15 +440,11 @@ fn read_definition_files(
         let problem = Problem::new(ProblemKind::MissingKey, node.location);
         return Err(in_file(vec![problem.expected("the key `slug`")]));
     };
-    Ok(DefinitionFolder {
-        path: PathBuf::new(),
-        slug,
-        definition,
-        files: texts,
-        hash,
-        node: Some(node),
-        file,
-    })
+    let path = PathBuf::new();
+    let folder =
+        DefinitionFolder { path, slug, definition, files: texts, hash, node: Some(node), file };
+    folder.operations()?;
+    Ok(folder)
 }
 
 /// Reads the files that the sources and the skills of a definition name.
@@ -420,6 +469,19 @@ fn read_files(
                 Err(problem) => {
                     problems.push(Problem { location, path: path_of(&pointer), ..*problem });
                 }
+            }
+        }
+    }
+    if let Some(path) = &definition.openapi {
+        let location = node.at("/openapi").map_or(Location::START, |node| node.location);
+        match all.read(path) {
+            Ok(Some(text)) => files.push(FileText { path: path.clone(), text }),
+            Ok(None) => {
+                let problem = Problem::new(ProblemKind::Unreadable, location);
+                problems.push(problem.path("openapi").found(path).expected("a file of the folder"));
+            }
+            Err(problem) => {
+                problems.push(Problem { location, path: "openapi".to_owned(), ..*problem })
             }
         }
     }

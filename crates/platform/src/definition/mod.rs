@@ -3,6 +3,7 @@
 mod file;
 mod folder;
 mod lift;
+mod openapi;
 mod problem;
 mod rules;
 mod schema;
@@ -18,16 +19,19 @@ pub use file::{
 };
 pub(crate) use folder::{DEFINITIONS_MAX, check_among};
 pub use folder::{
-    DefinitionFolder, Definitions, FileText, is_within, read_definitions, read_folder, read_texts,
+    DefinitionFolder, Definitions, FileText, ToolSize, is_within, read_definitions, read_folder,
+    read_texts,
 };
+pub(crate) use openapi::{Operation, ParameterForm, ParameterLocation, operation_tool};
 pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
 pub use source::{Source, SourceKind};
-pub(crate) use transform::{Transform, fill_in};
+pub(crate) use transform::{Transform, at_path, fill_address, fill_in};
 pub use transport::{
     ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
-    ExternalTransport, FunctionTransport, Grant, HealthCheck, Transport, TransportKind,
+    ExternalTransport, FunctionTransport, Grant, HealthCheck, Pagination, PaginationKind,
+    Transport, TransportKind,
 };
 pub use write::diff_lines;
 

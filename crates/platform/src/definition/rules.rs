@@ -1,11 +1,15 @@
 //! Rules between the keys of a definition.
 
 use super::file::{AgentType, Definition, DeliverableFormat, PlanFormat};
+use super::openapi::{NAME_CHARS_MAX, operation_tool};
 use super::problem::{Problem, ProblemKind};
 use super::schema::path_of;
 use super::source::{DURATION_MAX, SourceKind, parse_duration};
 use super::transform::Transform;
-use super::transport::{Authentication, AuthenticationType, Grant, TransportKind};
+use super::transport::{
+    ApiTransport, Authentication, AuthenticationType, Grant, Pagination, PaginationKind,
+    TransportKind,
+};
 use super::yaml::Node;
 use crate::api::tool_name;
 use crate::context::{NAMES, Template};
@@ -16,6 +20,7 @@ use url::Url;
 use weftwork_schema::Checker;
 use weftwork_types::OrgId;
 use weftwork_types::item::Namespace;
+use weftwork_types::port::Method;
 
 /// Reports problems of a definition at the places of its keys.
 pub(super) struct Rules<'a> {
@@ -31,6 +36,7 @@ impl Rules<'_> {
         self.check_modes();
         self.check_type();
         self.check_transport();
+        self.check_operations();
         self.check_forms();
         self.check_agents();
         self.check_sources();
@@ -87,7 +93,8 @@ impl Rules<'_> {
             ("function_code", definition.function_code.is_some(), AgentType::Function),
         ];
         for (key, is_there, needed_by) in keys {
-            if of == needed_by && !is_there {
+            let has_operations = key == "tools" && definition.openapi.is_some();
+            if of == needed_by && !is_there && !has_operations {
                 let expected = format!("the key `{key}`, which the type `{}` needs", of.name());
                 self.report(ProblemKind::TypeMismatch, "", expected);
             }
@@ -115,7 +122,7 @@ impl Rules<'_> {
                 self.report(ProblemKind::Twice, &format!("/skills/{place}"), "each skill once");
             }
         }
-        if definition.tool_mode.is_some() && definition.tools.is_none() {
+        if definition.tool_mode.is_some() && !self.has_tools() {
             self.report(ProblemKind::TypeMismatch, "/tool_mode", "the key `tools` beside it");
         }
         for (place, tool) in definition.tools.iter().flatten().enumerate() {
@@ -124,12 +131,18 @@ impl Rules<'_> {
             }
         }
         // A misspelt name would leave a call without its confirmation.
-        let request = definition.slug.as_deref().map(tool_name);
+        let slug = definition.slug.as_deref();
+        let request = slug.map(tool_name).filter(|_| definition.openapi.is_none());
+        let names = definition.tool_names(slug.unwrap_or_default());
         for (place, name) in definition.requires_confirmation.iter().enumerate() {
             let expected = match of {
+                _ if definition.openapi.is_some() => {
+                    let listed = names.iter().map(|name| format!("`{name}`"));
+                    let listed = || listed.collect::<Vec<_>>().join(", ");
+                    (!names.contains(name)).then(|| format!("a tool of the agent: {}", listed()))
+                }
                 AgentType::Tool | AgentType::Function => {
-                    let is_known = definition.tools.iter().flatten().any(|tool| tool == name);
-                    (!is_known).then(|| "one of `tools`".to_owned())
+                    (!names.contains(name)).then(|| "one of `tools`".to_owned())
                 }
                 AgentType::Api => {
                     let other = request.as_ref().filter(|request| *request != name);
@@ -140,6 +153,67 @@ impl Rules<'_> {
             if let Some(expected) = expected {
                 let pointer = format!("/requires_confirmation/{place}");
                 self.report(ProblemKind::TypeMismatch, &pointer, expected);
+            }
+        }
+    }
+
+    /// Returns `true` if there are tools that calls may name.
+    fn has_tools(&self) -> bool {
+        self.definition.tools.is_some() || self.definition.openapi.is_some()
+    }
+
+    /// Checks what an OpenAPI file needs beside it, and the names of the tools of its operations.
+    fn check_operations(&mut self) {
+        let definition = self.definition;
+        let ids = &definition.operations;
+        if definition.openapi.is_none() {
+            if !ids.is_empty() {
+                let expected = "the key `openapi`, the file that has them";
+                self.report(ProblemKind::TypeMismatch, "/operations", expected);
+            }
+            return;
+        }
+        if ids.is_empty() {
+            let expected = "the key `operations`: those that become tools";
+            self.report(ProblemKind::TypeMismatch, "/openapi", expected);
+        }
+        let of = definition.agent_type;
+        if !matches!(of, AgentType::Api | AgentType::Tool | AgentType::Function) {
+            let expected = "the type `api`, `tool` or `function`, or no such file";
+            self.report(ProblemKind::TypeMismatch, "/openapi", expected);
+            return;
+        }
+        let api = definition.transport.as_ref().and_then(|transport| transport.api.as_ref());
+        if api.is_none() {
+            let expected = "the key `transport.api` with the `endpoint` of the operations";
+            self.report(ProblemKind::TypeMismatch, "/openapi", expected);
+        }
+        let of_request = [
+            ("/request_transform", definition.request_transform.is_some()),
+            ("/response_transform", definition.response_transform.is_some()),
+            ("/transport/api/method", api.is_some_and(|api| api.method.is_some())),
+            ("/transport/api/query", api.is_some_and(|api| !api.query.is_empty())),
+            ("/transport/api/body", api.is_some_and(|api| api.body.is_some())),
+            ("/transport/api/pagination", api.is_some_and(|api| api.pagination.is_some())),
+        ];
+        for (pointer, _) in of_request.iter().filter(|(_, is_there)| *is_there) {
+            let expected = "no such key with `openapi`, whose operations have their own";
+            self.report(ProblemKind::TypeMismatch, pointer, expected);
+        }
+        let slug = definition.slug.as_deref().unwrap_or_default();
+        let names: Vec<_> = ids.iter().map(|id| operation_tool(slug, id)).collect();
+        for (place, name) in names.iter().enumerate() {
+            let pointer = format!("/operations/{place}");
+            if names[..place].contains(name) {
+                let expected = format!("each tool once; `{name}` is the tool of another one");
+                self.report(ProblemKind::Twice, &pointer, expected);
+            }
+            if name.chars().count() > NAME_CHARS_MAX {
+                let expected = format!(
+                    "an id that makes a name of at most {NAME_CHARS_MAX} characters; `{name}` has {}",
+                    name.chars().count()
+                );
+                self.report(ProblemKind::BadValue, &pointer, expected);
             }
         }
     }
@@ -155,6 +229,7 @@ impl Rules<'_> {
         };
         let expected_kind = match of {
             AgentType::Api => TransportKind::Api,
+            AgentType::Tool if self.definition.openapi.is_some() => TransportKind::Api,
             AgentType::External => TransportKind::External,
             AgentType::Function => TransportKind::Function,
             _ => TransportKind::None,
@@ -163,6 +238,7 @@ impl Rules<'_> {
         if transport.kind != expected_kind && !is_of_function {
             let expected = match expected_kind {
                 TransportKind::None => format!("`none`, as the type is `{}`", of.name()),
+                TransportKind::Api => format!("`api`, as the type is `{}`", of.name()),
                 _ => format!("`{0}`, as the type is `{0}`", of.name()),
             };
             self.report(ProblemKind::TypeMismatch, "/transport/kind", expected);
@@ -179,7 +255,8 @@ impl Rules<'_> {
                 let expected = format!("the key `{part}`, which this kind of transport needs");
                 self.report(ProblemKind::TypeMismatch, "/transport", expected);
             }
-            if is_there && kind != transport.kind {
+            let is_of_operations = kind == TransportKind::Api && self.definition.openapi.is_some();
+            if is_there && kind != transport.kind && !is_of_operations {
                 let expected = "only the part of the kind";
                 self.report(ProblemKind::TypeMismatch, &format!("/transport/{part}"), expected);
             }
@@ -189,13 +266,72 @@ impl Rules<'_> {
         }
         if let Some(api) = &transport.api {
             self.check_headers(&api.headers);
-            self.check_endpoint("/transport/api/endpoint", &api.endpoint);
+            self.check_addresses(api);
             self.check_authentication("/transport/api", api.authentication.as_ref());
+            if let Some(pagination) = &api.pagination {
+                self.check_pagination(api.method(), pagination);
+            }
         }
         if let Some(external) = &transport.external {
             self.check_endpoint("/transport/external/endpoint", &external.endpoint);
             self.check_authentication("/transport/external", external.authentication.as_ref());
         }
+    }
+
+    /// Checks that a list which is read in pages has what its kind needs, and nothing else.
+    fn check_pagination(&mut self, method: Method, of: &Pagination) {
+        const AT: &str = "/transport/api/pagination";
+        if method != Method::Get {
+            self.report(ProblemKind::TypeMismatch, AT, "the method `GET`, or no pagination");
+        }
+        let kind = of.kind;
+        let is_page = kind == PaginationKind::Page;
+        let keys = [
+            ("next", of.next.is_some(), kind == PaginationKind::Cursor, !is_page),
+            (
+                "param",
+                of.param.is_some(),
+                kind != PaginationKind::Link,
+                kind != PaginationKind::Link,
+            ),
+            ("start", of.start.is_some(), false, is_page),
+        ];
+        for (key, is_there, is_needed, is_allowed) in keys {
+            let name = kind.name();
+            if is_needed && !is_there {
+                let expected = format!("the key `{key}`, which the kind `{name}` needs");
+                self.report(ProblemKind::TypeMismatch, AT, expected);
+            }
+            if is_there && !is_allowed {
+                let expected = format!("no `{key}` with the kind `{name}`");
+                self.report(ProblemKind::TypeMismatch, &format!("{AT}/{key}"), expected);
+            }
+        }
+    }
+
+    /// Checks the address of an API, and those that it may become.
+    fn check_addresses(&mut self, api: &ApiTransport) {
+        const AT: &str = "/transport/api/endpoint";
+        for (position, address) in api.url_allow_list.iter().enumerate() {
+            self.check_endpoint(&format!("/transport/api/url_allow_list/{position}"), address);
+        }
+        if !api.has_template() {
+            if !api.url_allow_list.is_empty() {
+                let expected = "no such key: the `endpoint` has no placeholder";
+                self.report(ProblemKind::TypeMismatch, "/transport/api/url_allow_list", expected);
+            }
+            self.check_endpoint(AT, &api.endpoint);
+            return;
+        }
+        let expected = if self.definition.openapi.is_some() {
+            "an address without placeholders, which fixes the host of the operations"
+        } else if api.url_allow_list.is_empty() {
+            "the key `url_allow_list` beside it, with the addresses that it may become"
+        } else {
+            return;
+        };
+        let problem = self.problem(ProblemKind::TypeMismatch, AT).found("").expected(expected);
+        self.problems.push(problem);
     }
 
     /// Checks headers: those that say where and how a request is sent are not the definition's.
@@ -232,7 +368,7 @@ impl Rules<'_> {
             if grants[..place].contains(grant) {
                 self.report(ProblemKind::Twice, &pointer, "each grant once");
             }
-            if *grant == Grant::Tools && self.definition.tools.is_none() {
+            if *grant == Grant::Tools && !self.has_tools() {
                 let expected = "the key `tools`, which says which ones";
                 self.report(ProblemKind::TypeMismatch, &pointer, expected);
             }

@@ -77,6 +77,34 @@ pub(crate) fn fill_in(
     fill_members(members, scope, &mut left)
 }
 
+/// Fills in an address. A text that is one placeholder is an address itself; in a longer one, values are
+/// encoded. The error is the reason why there is none.
+pub(crate) fn fill_address(
+    text: &str,
+    scope: &Value,
+    encode: fn(&str) -> String,
+) -> Result<String, String> {
+    let mut made = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((path, behind)) = after.split_once("}}") else { break };
+        let path = path.trim();
+        let value = match at_path(scope, path) {
+            Value::String(value) => value.clone(),
+            value @ (Value::Number(_) | Value::Bool(_)) => value.to_string(),
+            _ => return Err(format!("`{path}` is no text and no number")),
+        };
+        if before.is_empty() && behind.is_empty() && made.is_empty() {
+            return Ok(value);
+        }
+        made.push_str(before);
+        made.push_str(&encode(&value));
+        rest = behind;
+    }
+    made.push_str(rest);
+    Ok(made)
+}
+
 fn fill(form: &Value, scope: &Value, left: &mut usize) -> Result<Value, String> {
     Ok(match form {
         Value::String(text) => fill_text(text, scope, left)?,
@@ -137,7 +165,7 @@ fn too_large() -> String {
 }
 
 /// Returns the value at a path; null if there is none.
-fn at_path<'v>(scope: &'v Value, path: &str) -> &'v Value {
+pub(crate) fn at_path<'v>(scope: &'v Value, path: &str) -> &'v Value {
     let step = |at: &'v Value, name: &str| match at {
         Value::Array(items) => name.parse::<usize>().ok().and_then(|index| items.get(index)),
         other => other.get(name),

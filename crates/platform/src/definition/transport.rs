@@ -42,8 +42,14 @@ pub enum TransportKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApiTransport {
-    /// Address, with `http` or `https`.
+    /// Address, with `http` or `https`. With placeholders, `url_allow_list` has the addresses that it may
+    /// become.
     pub endpoint: String,
+    /// Addresses that an endpoint with placeholders may become: those with the same origin, and a path
+    /// below that of an entry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 32), inner(length(max = 2_000)))]
+    pub url_allow_list: Vec<String>,
     /// Method; by default `POST`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
@@ -72,12 +78,77 @@ pub struct ApiTransport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9-]{1,64}$"))]
     pub idempotency_header: Option<String>,
+    /// Pages of a list, which are read one after the other. Only for requests with `GET`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pagination: Option<Pagination>,
+}
+
+/// The pages of a list of an API.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pagination {
+    /// Kind.
+    pub kind: PaginationKind,
+    /// Path of the items in the body of a page, such as `data.items`; by default the body is the list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[^.\s]+(\.[^.\s]+)*$"))]
+    pub items: Option<String>,
+    /// Path of the next cursor in the body, for the kind `cursor`; of the next address, for the kind
+    /// `link`, by default the header `Link`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[^.\s]+(\.[^.\s]+)*$"))]
+    pub next: Option<String>,
+    /// Member of the query that has the cursor or the number of the page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 200))]
+    pub param: Option<String>,
+    /// Number of the first page, for the kind `page`; by default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000_000))]
+    pub start: Option<u32>,
+    /// Maximum number of pages; by default 20.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000))]
+    pub pages_max: Option<u32>,
+    /// Maximum number of items; by default 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub items_max: Option<u32>,
+}
+
+/// Kinds of pagination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum PaginationKind {
+    /// Each page has the cursor of the next one.
+    Cursor,
+    /// Pages have numbers, and an empty one is behind the last.
+    Page,
+    /// Each page has the address of the next one.
+    Link,
+}
+
+impl PaginationKind {
+    /// Returns the name, as definitions have it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cursor => "cursor",
+            Self::Page => "page",
+            Self::Link => "link",
+        }
+    }
 }
 
 impl ApiTransport {
     /// Returns the method of the request.
     pub(crate) fn method(&self) -> Method {
         self.method.unwrap_or(Method::Post)
+    }
+
+    /// Returns `true` if the address has placeholders.
+    pub(crate) fn has_template(&self) -> bool {
+        self.endpoint.contains("{{")
     }
 
     /// Returns `true` for a request that changes nothing.

@@ -48,13 +48,21 @@ impl Node {
     /// # Errors
     /// The problem of its syntax, a key that stands twice, or a limit that it exceeds.
     pub(super) fn read(text: &str) -> Result<Self, Box<Problem>> {
+        Self::read_within(text, NODES_MAX)
+    }
+
+    /// Reads a document with at most this number of values.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(super) fn read_within(text: &str, nodes_max: usize) -> Result<Self, Box<Problem>> {
         if text.len() > FILE_BYTES_MAX {
             let found = format!("{} bytes", text.len());
             let expected = format!("at most {FILE_BYTES_MAX} bytes");
             let problem = Problem::new(ProblemKind::TooLarge, Location::START);
             return Err(Box::new(problem.found(found).expected(expected)));
         }
-        let read = serde_saphyr::from_str_with_options::<Located>(text, options());
+        let read = serde_saphyr::from_str_with_options::<Located>(text, options(nodes_max));
         read.map(|located| located.0).map_err(|error| Box::new(problem_of(&error)))
     }
 
@@ -62,6 +70,22 @@ impl Node {
         match &self.content {
             Content::Mapping(entries) => entries,
             _ => &[],
+        }
+    }
+
+    /// Returns the items of a list; none of other values.
+    pub(super) fn items(&self) -> &[Self] {
+        match &self.content {
+            Content::List(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// Returns the text of a scalar that is one.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.content {
+            Content::Scalar(Json::String(text)) => Some(text),
+            _ => None,
         }
     }
 
@@ -124,7 +148,7 @@ fn make_whole(json: &mut Json) {
     }
 }
 
-fn options() -> Options {
+fn options(nodes_max: usize) -> Options {
     let mut options = Options::default();
     options.duplicate_keys = DuplicateKeyPolicy::Error;
     options.merge_keys = MergeKeyPolicy::Merge;
@@ -135,8 +159,8 @@ fn options() -> Options {
     // Nothing is included, and no variable is read: a tag that promises it would be lost.
     options.reject_unsupported_tags = true;
     if let Some(budget) = &mut options.budget {
-        budget.max_nodes = NODES_MAX;
-        budget.max_events = 4 * NODES_MAX;
+        budget.max_nodes = nodes_max;
+        budget.max_events = 4 * nodes_max;
         budget.max_depth = DEPTH_MAX;
         budget.max_aliases = ALIASES_MAX;
     }

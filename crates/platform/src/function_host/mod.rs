@@ -203,7 +203,7 @@ impl<'n> FunctionHost<'n> {
         let call = (|| {
             let tool = args.text("ctx.tools", "the name of a tool")?;
             let arguments = args.object("ctx.tools", "the arguments of the tool")?;
-            let known = self.agent.definition.tools.as_deref().unwrap_or_default();
+            let known = &self.agent.tools;
             if !known.contains(&tool) {
                 let known = known.join(", ");
                 let unknown = RequestError::Tool { agent: self.agent.slug.clone(), tool, known };

@@ -1,12 +1,13 @@
 //! API agents: a build makes a request of an HTTP API, and its answer is the deliverable.
 
 use super::function::unavailable;
+use super::tool::call_tools;
 use super::{Runner, request_value};
 use crate::agent::{Agent, warn};
-use crate::api::{kind_of, tool_name};
+use crate::api::{allowed_address, encode_segment, kind_of, tool_name};
 use crate::call::{ReadyCall, call_one, is_cut};
 use crate::context;
-use crate::definition::{AgentType, Transform, fill_in};
+use crate::definition::{AgentType, Transform, fill_address, fill_in};
 use crate::deliver::{answered, deliver, normalized};
 use crate::mode::payload_of;
 use crate::state::{AgentState, AgentStateUpdate};
@@ -46,13 +47,21 @@ async fn build(
     tools: Tools,
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
+    if agent.definition.openapi.is_some() {
+        return Box::pin(call_tools(&state, &agent, &tools, TITLE, &ctx)).await;
+    }
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
     context::check_records(&agent, &payload, &ctx).await?;
     let scope = request_value(&state, &payload, &ctx);
-    let arguments = arguments_of(&agent, &scope, &ctx).await?;
+    let mut arguments = arguments_of(&agent, &scope, &ctx).await?;
+    if let Some(url) = address_of(&agent, &scope)? {
+        arguments["url"] = url.into();
+    }
     let call = ReadyCall { tool: tool_name(&agent.slug), arguments };
     let called = Box::pin(call_one(&tools, &call)).await?;
     let mut was_cut = false;
+    let limit = called.result.as_ref().ok().and_then(|answer| answer["pages"]["limit"].as_str());
+    let limit = limit.map(str::to_owned);
     let content = match called.result.clone() {
         Ok(answer) => content_of(&agent, scope, answer, &ctx).await,
         Err(failure) => Err(failure.into()),
@@ -69,6 +78,9 @@ async fn build(
     answer["metadata"]["tools"] = json!([called.shown()]);
     if was_cut {
         warn(&mut answer, "the answer of the API is longer than a deliverable may be, and was cut");
+    }
+    if let Some(limit) = limit {
+        warn(&mut answer, format!("the list goes on: it was read up to the limit of {limit}"));
     }
     let message = Message::text(ctx.message_id(), Role::Assistant, text);
     Ok(AgentStateUpdate::new().messages([message]).answer(answer))
@@ -108,6 +120,18 @@ async fn arguments_of(agent: &Agent, scope: &Value, ctx: &Ctx) -> NodeResult<Val
     Ok(json!({"query": query}))
 }
 
+/// The address that an endpoint with placeholders becomes; `None` for one without.
+fn address_of(agent: &Agent, scope: &Value) -> NodeResult<Option<String>> {
+    let transport = agent.definition.transport.as_ref();
+    let api = transport.and_then(|transport| transport.api.as_ref());
+    let Some(api) = api.filter(|api| api.has_template()) else { return Ok(None) };
+    let address = fill_address(&api.endpoint, scope, encode_segment);
+    // Nobody is asked about a request that is refused.
+    let allowed = address.and_then(|address| allowed_address(api, &address));
+    let allowed = allowed.map_err(|reason| Fault::new(ErrorCode("W1064"), reason))?;
+    Ok(Some(allowed.into()))
+}
+
 /// The body without a transform: the input, or the arguments, or else the message.
 fn pass_through(scope: &Value) -> Value {
     let given = [&scope["input"], &scope["payload"]["arguments"]];
@@ -128,11 +152,7 @@ async fn content_of(
     ctx: &Ctx,
 ) -> NodeResult<Value> {
     const KEY: &str = "response_transform";
-    // A person may have answered in place of the API, with any value.
-    let body = match answer.get_mut("body") {
-        Some(body) => body.take(),
-        None => answer.take(),
-    };
+    let body = body_of(&mut answer);
     let Some(form) = &agent.definition.response_transform else { return Ok(body) };
     if is_cut(&body) {
         let reason = "the answer is longer than a deliverable may be, and was cut".to_owned();
@@ -181,6 +201,15 @@ impl Transformed<'_> {
                 _ => wrong(text),
             }
         })
+    }
+}
+
+/// Takes the body out of an answer.
+pub(super) fn body_of(answer: &mut Value) -> Value {
+    // A person may have answered in place of the API, with any value.
+    match answer.get_mut("body") {
+        Some(body) => body.take(),
+        None => answer.take(),
     }
 }
 

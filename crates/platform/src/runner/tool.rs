@@ -1,6 +1,7 @@
 //! Tool agents: a build calls tools and makes a deliverable of their results.
 
 use super::Runner;
+use super::api::body_of;
 use crate::agent::{Agent, system, warn};
 use crate::call::{ReadyCall, call_all};
 use crate::context;
@@ -34,33 +35,46 @@ impl Runner for Tool {
     }
 }
 
-/// Calls the tools of a request.
 async fn build(
     state: State<AgentState>,
     agent: Deps<Arc<Agent>>,
     tools: Tools,
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
+    call_tools(&state, &agent, &tools, TITLE, &ctx).await
+}
+
+/// Calls the tools of a request.
+pub(super) async fn call_tools(
+    state: &State<AgentState>,
+    agent: &Agent,
+    tools: &Tools,
+    title: &str,
+    ctx: &Ctx,
+) -> NodeResult<AgentStateUpdate> {
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
-    context::check_records(&agent, &payload, &ctx).await?;
+    context::check_records(agent, &payload, ctx).await?;
     let specs = tools.specs()?;
-    let asked = last_request(&state);
+    let asked = last_request(state);
     let mut ready = Vec::new();
     for request in requests_of(&payload).map_err(|error| error.fault())? {
-        ready.push(complete(&agent, &specs, request, asked, &ctx).await?);
+        ready.push(complete(agent, &specs, request, asked, ctx).await?);
     }
     if ready.is_empty() {
-        ready.push(select(&agent, &specs, asked, &ctx).await?);
+        ready.push(select(agent, &specs, asked, ctx).await?);
     }
-    let called = call_all(&agent, &tools, &ready).await?;
+    let called = call_all(agent, tools, &ready).await?;
     let done = match called.results() {
-        Ok(results) => {
-            let content = content_of(&agent, &ready, &results);
-            deliver(&agent, &payload, TITLE, content, &ctx).await
+        Ok(mut results) => {
+            if agent.agent_type() == AgentType::Api {
+                results = results.iter_mut().map(body_of).collect();
+            }
+            let content = content_of(agent, &ready, &results);
+            deliver(agent, &payload, title, content, ctx).await
         }
         Err(failure) => Err(failure.into()),
     };
-    let (mut answer, text) = answered(&agent, done)?;
+    let (mut answer, text) = answered(agent, done)?;
     answer["metadata"]["tools"] = called.shown().into();
     if called.is_cut() {
         warn(&mut answer, "the result of a tool is longer than a deliverable may be, and was cut");
@@ -121,8 +135,7 @@ async fn select(
     asked: Option<&Message>,
     ctx: &Ctx,
 ) -> NodeResult<ReadyCall> {
-    let canonical = agent.definition.tools.as_deref().unwrap_or_default();
-    let tool = match canonical {
+    let tool = match agent.tools.as_slice() {
         [only] => only.clone(),
         several => {
             let mut text = "Choose the tool that does what the user asks for.\n".to_owned();
@@ -171,8 +184,7 @@ fn takes_nothing(spec: &ToolSpec) -> bool {
 }
 
 fn unknown_tool(agent: &Agent, specs: &[ToolSpec], tool: &str) -> RequestError {
-    let known: Vec<_> = agent.definition.tools.iter().flatten().map(String::as_str).collect();
-    let known = match known.as_slice() {
+    let known = match agent.tools.as_slice() {
         [] => specs.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>().join(", "),
         known => known.join(", "),
     };

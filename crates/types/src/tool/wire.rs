@@ -19,7 +19,7 @@ const DIGITS: usize = 8;
 #[must_use]
 pub fn wire_name(canonical: &str) -> String {
     let Some((server, tool)) = canonical.split_once('/') else { return canonical.to_owned() };
-    let whole = format!("{}__{}", snake(server), snake(tool));
+    let whole = format!("{}__{}", snake_case(server), snake_case(tool));
     let is_plain =
         |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
     if whole.len() <= WIRE_NAME_CHARS_MAX && is_plain(server) && is_plain(tool) {
@@ -46,7 +46,8 @@ pub fn is_hidden(letter: char) -> bool {
 
 /// Returns a text in lower snake case: it begins with a letter, ends with a letter or digit, and has
 /// no consecutive underscores. Texts of this form are returned unchanged.
-fn snake(text: &str) -> String {
+#[must_use]
+pub fn snake_case(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 4);
     let mut before = None;
     let mut rest = text.chars().peekable();
