@@ -14,6 +14,8 @@ mod definition;
 mod deliver;
 mod function_host;
 mod mode;
+mod orchestration;
+mod orchestrations;
 mod platform;
 pub mod records;
 mod rows;
@@ -21,16 +23,18 @@ mod runner;
 mod skills;
 mod source;
 mod state;
+mod sub_agent;
 mod task_list;
 mod turns;
 mod versions;
 
 pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
-    Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
-    ExternalProtocol, ExternalTransport, FileText, FunctionTransport, Grant, HealthCheck, Llm,
-    Location, Orchestration, OrchestrationMode, Plan, PlanFormat, Problem, ProblemKind, RunBudget,
-    Source, SourceKind, ToolMode, Transport, TransportKind, diff_lines, is_within, read_definition,
+    Checkpoint, Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat,
+    Execution, ExternalProtocol, ExternalTransport, FileText, ForEach, FunctionTransport, Grant,
+    HealthCheck, Llm, Location, OnError, OnTimeout, Orchestration, OrchestrationMode,
+    OrchestrationStep, Plan, PlanFormat, Problem, ProblemKind, RunBudget, Source, SourceKind,
+    StepRetry, ToolMode, Transport, TransportKind, diff_lines, is_within, read_definition,
     read_definitions, read_folder, read_texts, schema,
 };
 pub use mode::RequestError;

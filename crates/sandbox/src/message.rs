@@ -14,6 +14,9 @@ pub struct Script {
     pub code: String,
     /// First argument of the function.
     pub input: Value,
+    /// Results of other agents, which the code finds as `ctx.results`.
+    #[serde(default)]
+    pub results: Value,
     /// Time that the code sees, in milliseconds since 1970. It does not pass.
     pub now_ms: u64,
     /// Seed of the random numbers that the code sees.

@@ -4,19 +4,18 @@ use super::Runner;
 use crate::agent::{Agent, system, warn_about};
 use crate::context::{self, Fetched, Piece};
 use crate::definition::AgentType;
-use crate::mode::{RequestError, payload_of};
+use crate::mode::payload_of;
 use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::skills::choose_skills;
-use crate::source::AGENTS;
 use crate::state::{AgentState, AgentStateUpdate, last_request};
-use serde_json::{Value, json};
+use crate::sub_agent::{self, AgentRequest};
+use serde_json::Value;
 use std::sync::Arc;
-use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, Once, State, SubgraphState};
+use weftwork_graph::{Ctx, Deps, Graph, NodeResult, State};
+use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::Mode;
 
-/// Number of agents that ask one another, if the definition names none.
-const DEPTH_MAX: u32 = 3;
 /// Title of a deliverable whose request has none.
 const TITLE: &str = "Context Agent Output";
 
@@ -44,7 +43,13 @@ async fn build(
     context::check_records(&agent, &payload, &ctx).await?;
     let sub_agent = ask_sub_agent(&agent, &state, &ctx).await?;
     let skills = choose_skills(&agent, &state, &ctx).await?;
-    let gathered = context::gather(&agent, &state, Fetched { sub_agent, skills }, &ctx).await?;
+    let gathered = context::gather(
+        &agent,
+        &state,
+        Fetched { sub_agent, steps: context::step_pieces(&agent, &state)?, skills },
+        &ctx,
+    )
+    .await?;
     let mut instructions = gathered.text.clone();
     instructions.push_str("\n\nCarry out what the user asks for. Answer with the result alone,");
     let form = agent.definition.deliverable.as_ref();
@@ -96,27 +101,20 @@ async fn ask_sub_agent(
     if definition.requires_sub_agents != Some(true) {
         return Ok(None);
     }
-    let depth = state.depth().copied().unwrap_or_default() + 1;
-    let limit = definition.orchestration.as_ref().and_then(|of| of.max_depth).unwrap_or(DEPTH_MAX);
-    if depth > u64::from(limit) {
-        let agent = agent.slug.clone();
-        return Err(RequestError::Depth { agent, limit }.fault().into());
-    }
-    let find = &agent.find;
-    let who = &ctx.calls().principal;
-    // A run that goes on asks the version that it began with.
-    let current = async |_| Ok(find(who, &format!("{AGENTS}{slug}"))?.id);
-    let version: String = ctx.once(Once::new("sub_agent").reads(), current).await?;
-    let graph = find(who, &version)?.graph;
     let asked: Vec<Message> = state.messages().iter().rev().take(1).cloned().collect();
-    let input = json!({"messages": asked, "mode": "build", "depth": depth});
-    let output = ctx.call(&graph, SubgraphState::PerTask, input).await?;
-    if let Some(error) = output.pointer("/answer/error/message").and_then(Value::as_str) {
-        return Err(NodeError::message(format!("agent {slug}: {error}")));
-    }
-    let content = output.pointer("/answer/content").cloned().unwrap_or_default();
+    let payload = Value::Null;
+    let request = AgentRequest { mode: Mode::Build, messages: asked, payload, input: None };
+    let depth = state.depth().copied().unwrap_or_default();
+    let content = match sub_agent::ask(agent, slug, request, depth, ctx).await {
+        Ok(content) => content,
+        // An open question stops the node.
+        Err(error) => {
+            let fault = error.try_into_fault()?;
+            let message = format!("agent {slug}: {}", fault.message);
+            return Err(Fault { message, ..fault }.into());
+        }
+    };
     let text = match content {
-        Value::Null => return Err(NodeError::message(format!("agent {slug} gave no answer"))),
         Value::String(text) => text,
         other => other.to_string(),
     };

@@ -7,9 +7,10 @@ use crate::definition::{AgentType, FunctionTransport};
 use crate::deliver::{answered, deliver, normalized};
 use crate::function_host::FunctionHost;
 use crate::mode::payload_of;
+use crate::orchestration::Progress;
 use crate::state::{AgentState, AgentStateUpdate};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_agents::Tools;
 use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, Once, State};
@@ -101,6 +102,7 @@ async fn script_of(
     Ok(Script {
         code: agent.definition.function_code.clone().unwrap_or_default(),
         input: request_value(state, payload, ctx),
+        results: results_of(agent, state)?,
         now_ms: chance.now_ms,
         seed: chance.seed,
         limits: SandboxLimits {
@@ -109,6 +111,12 @@ async fn script_of(
             ..usual
         },
     })
+}
+
+/// The results of the steps of the orchestration, by ids.
+fn results_of(agent: &Agent, state: &State<AgentState>) -> NodeResult<Value> {
+    let progress = Progress::of(state)?;
+    Ok(progress.map_or_else(|| json!({}), |progress| progress.results(&agent.outline)))
 }
 
 /// A result of code.

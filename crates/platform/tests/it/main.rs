@@ -6,6 +6,7 @@ mod amounts;
 mod bench;
 mod folders;
 mod freshness;
+mod orchestration;
 mod records;
 mod records_check;
 mod records_conversation;
