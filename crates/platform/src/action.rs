@@ -23,6 +23,10 @@ pub(crate) enum Action {
     Again(RecordKind),
     /// A read or a change of records of this kind, without a run.
     Record(RecordKind, RecordAction),
+    /// The continuation of an orchestration from its newest checkpoint.
+    Continue,
+    /// The answer to an approval of an orchestration.
+    HumanResponse,
 }
 
 /// A read or a change of records.

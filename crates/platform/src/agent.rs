@@ -1,7 +1,7 @@
 //! A defined agent as its nodes see it: its definition, and what they reach the outside with.
 
 use crate::context::Template;
-use crate::definition::{AgentType, Definition, FileText};
+use crate::definition::{AgentType, Definition, FileText, Outline};
 use crate::mode::RequestError;
 use crate::records::{
     Author, ContentFormat, Form, NewVersion, RecordId, RecordKind, RecordRef, version_writes,
@@ -35,6 +35,8 @@ pub(crate) struct Agent {
     pub(crate) definition: Definition,
     /// Names of the tools that calls may name.
     pub(crate) tools: Vec<String>,
+    /// Steps of its orchestration.
+    pub(crate) outline: Outline,
     /// Its `context`, parsed.
     pub(crate) context: Option<Template>,
     /// Files that its sources name.
@@ -172,16 +174,18 @@ impl Agent {
         let calls = ctx.calls();
         let run = calls.origin.run().map(|caller| caller.run.clone());
         let own = run.as_ref().map(RunId::to_string).unwrap_or_default();
+        // Several steps of a run may ask the same agent.
+        let place = ctx.tool_call_id("record").to_string();
         let id = match id {
             Some(id) => RecordId::new(id)?,
-            None => RecordId::derived(&[&own, &self.slug, ctx.node()]),
+            None => RecordId::derived(&[&own, &self.slug, &place]),
         };
         let at = RecordRef { kind, thread: ctx.thread().clone(), id };
         let form = match kind {
             RecordKind::Plan => &self.plan,
             RecordKind::Deliverable => &self.deliverable,
         };
-        let unique = format!("{own}.{}.{}", self.slug, ctx.node());
+        let unique = format!("{own}.{}.{place}", self.slug);
         let owner = self.owner(ctx).await?;
         let author = Author { subject: &owner.subject, at: calls.clock.now(), unique: &unique };
         let title = new.title.clone();
@@ -203,7 +207,8 @@ impl Agent {
     /// The answer of a run that completes without a content.
     pub(crate) fn failed_answer(&self, mode: Mode, fault: &Fault) -> Value {
         let mut answer = self.answer(mode, Value::Null, None);
-        answer["error"] = json!({"code": fault.code, "message": fault.message});
+        let Fault { code, message, retriable, .. } = fault;
+        answer["error"] = json!({"code": code, "message": message, "retriable": retriable});
         answer
     }
 

@@ -80,6 +80,8 @@ interface Ctx {
       version: string;
     }>;
   };
+  /** The results of the steps of the orchestration, by their ids; needs no grant. */
+  results: { [step: string]: { status: string; content: Json } };
   /** Sends an event into the stream of the run. */
   emit(value: Json): Promise<null>;
   /** Writes a line into the log of the operator. */

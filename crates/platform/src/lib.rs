@@ -14,6 +14,8 @@ mod definition;
 mod deliver;
 mod function_host;
 mod mode;
+mod orchestration;
+mod orchestrations;
 mod platform;
 pub mod records;
 mod rows;
@@ -28,12 +30,12 @@ mod versions;
 
 pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
-    Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat, Execution,
-    ExternalProtocol, ExternalTransport, FileText, FunctionTransport, Grant, HealthCheck, Llm,
-    Location, Orchestration, OrchestrationMode, Pagination, PaginationKind, Plan, PlanFormat,
-    Problem, ProblemKind, RunBudget, Source, SourceKind, ToolMode, ToolSize, Transport,
-    TransportKind, diff_lines, is_within, read_definition, read_definitions, read_folder,
-    read_texts, schema,
+    Checkpoint, Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat,
+    Execution, ExternalProtocol, ExternalTransport, FileText, ForEach, FunctionTransport, Grant,
+    HealthCheck, Llm, Location, OnError, OnTimeout, Orchestration, OrchestrationMode,
+    OrchestrationStep, Pagination, PaginationKind, Plan, PlanFormat, Problem, ProblemKind,
+    RunBudget, Source, SourceKind, StepRetry, ToolMode, ToolSize, Transport, TransportKind,
+    diff_lines, is_within, read_definition, read_definitions, read_folder, read_texts, schema,
 };
 pub use mode::RequestError;
 pub use platform::{HostedAgents, Watch};

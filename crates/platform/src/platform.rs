@@ -1,7 +1,7 @@
 //! The agents of a program as servers and commands reach them.
 
 use crate::action::{self, Action, ActionError, Forms, RecordAction};
-use crate::mode::{self, RequestError};
+use crate::mode::{self, OrchestrationAction, RequestError};
 use crate::records::{
     Conversation, ConversationQuery, NewConversation, RecordCache, RecordError, RecordId,
     RecordKind, RecordRef, Records, TITLE_CHARS_MAX, agent_of_thread, conversations,
@@ -68,6 +68,10 @@ impl HostedAgents {
         Self { runtime, agents, records: Arc::default() }
     }
 
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     fn records<'a>(&'a self, who: &'a Principal) -> Records<'a> {
         let now = self.runtime.clock().now();
         Records::new(&**self.runtime.store(), who, now).cached(&self.records)
@@ -90,13 +94,18 @@ impl HostedAgents {
         let definition = &folder.definition;
         let mode = mode::of_definition(slug, definition, request.mode.as_deref());
         let mode = mode.map_err(|error| error.fault())?;
-        if request.payload.orchestrate == Some(true)
-            || request.payload.orchestration_action.is_some()
-        {
-            return Err(RequestError::NotBuilt { what: "orchestration" }.fault());
+        let orchestration = OrchestrationAction::of(&request.payload);
+        let orchestration = orchestration.map_err(|error| error.fault())?;
+        if orchestration.is_some() {
+            mode::check_steps(slug, definition).map_err(|error| error.fault())?;
         }
-        let action = Action::of(mode, &request.payload).map_err(|error| error.fault())?;
-        if action == Action::Run && asks_nothing(request) {
+        let action = match orchestration {
+            None | Some(OrchestrationAction::Execute) => Action::of(mode, &request.payload),
+            Some(OrchestrationAction::Continue) => Ok(Action::Continue),
+            Some(OrchestrationAction::HumanResponse) => Ok(Action::HumanResponse),
+        };
+        let action = action.map_err(|error| error.fault())?;
+        if action == Action::Run && orchestration.is_none() && asks_nothing(request) {
             let missing = RequestError::Member {
                 member: "userMessage",
                 found: "empty".to_owned(),
@@ -145,7 +154,7 @@ impl HostedAgents {
         let again = match action {
             Action::Run => None,
             Action::Again(kind) => Some(kind),
-            Action::Record(..) => return Ok(()),
+            Action::Record(..) | Action::Continue | Action::HumanResponse => return Ok(()),
         };
         for kind in [RecordKind::Plan, RecordKind::Deliverable] {
             let is_named = match kind {
@@ -331,6 +340,10 @@ impl HostedAgents {
                 let questions: Vec<_> =
                     ended.questions().iter().map(|asked| json!(asked)).collect();
                 let text = ended.questions().first().map(|asked| asked.ask.to_string());
+                let approval = ended.questions().iter().find(|asked| asked.approval().is_some());
+                if let Some(approval) = approval {
+                    metadata.insert("approvalId".to_owned(), json!(approval.id));
+                }
                 metadata.insert("status".to_owned(), "input_required".into());
                 metadata.insert("questions".to_owned(), questions.into());
                 TaskResponse::success(checked.mode, text.unwrap_or_default().into(), metadata)
@@ -436,6 +449,9 @@ impl HostedAgents {
         let done = match checked.action {
             Action::Run => self.run(&by, request, &checked, watch).await,
             Action::Again(_) => self.run(&by, repeated(request), &checked, watch).await,
+            Action::Continue | Action::HumanResponse => {
+                self.act_on_run(&by, &request, &checked).await
+            }
             Action::Record(kind, action) => {
                 let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
                 let act = RecordRequest {
@@ -452,6 +468,25 @@ impl HostedAgents {
             }
         };
         done.unwrap_or_else(|fault| failure(mode, &fault, Map::new()))
+    }
+
+    /// Continues an orchestration.
+    async fn act_on_run(
+        &self,
+        by: &TaskCaller,
+        request: &TaskRequest,
+        checked: &Checked,
+    ) -> Result<TaskResponse, Fault> {
+        let who = &by.principal;
+        let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
+        let graph = format!("{AGENTS}{slug}");
+        let runs = self.runtime.thread_for(who, &graph, checked.thread.as_str());
+        let runs = runs.map_err(fault)?;
+        let ended = match checked.action {
+            Action::HumanResponse => self.answer_approval(by, request, &runs).await?,
+            _ => self.continue_orchestration(&runs).await?,
+        };
+        Ok(self.response(who, checked, &ended).await)
     }
 
     /// Reads or changes records. A conversation is opened for its first record.
@@ -539,7 +574,7 @@ impl Platform for HostedAgents {
             let refused = |fault: Fault| failure(mode, &fault, Map::new());
             let (kind, action) = match Action::of(mode, payload) {
                 Ok(Action::Record(kind, action)) => (kind, action),
-                Ok(Action::Run | Action::Again(_)) => {
+                Ok(Action::Run | Action::Again(_) | Action::Continue | Action::HumanResponse) => {
                     let run = RequestError::Member {
                         member: "action",
                         found: "that of a run".to_owned(),

@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::api::{ApiServices, ApiTool, Secrets, usual_policy};
 use crate::context::Template;
-use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions, Problem};
+use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions, Outline, Problem};
 use crate::mode::RequestError;
 use crate::records::{CONTENT_BYTES_MAX, ContentFormat, Form, RecordError, RecordKind};
 use crate::rows::Seen;
@@ -524,6 +524,7 @@ impl Agents {
             version: folder.version(),
             tools: definition.tool_names(&folder.slug),
             definition: definition.clone(),
+            outline: definition.orchestration.as_ref().map(Outline::of).unwrap_or_default(),
             context,
             files: folder.files.clone(),
             skills: Skill::all(&definition.skills, &folder.files),

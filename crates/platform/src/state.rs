@@ -23,6 +23,9 @@ pub struct AgentState {
     /// Input of the agent, as its `input_schema` describes it.
     #[channel(ephemeral)]
     pub input: Value,
+    /// Progress of the orchestration of the run; null without one.
+    #[channel(reduce = crate::orchestration::merge)]
+    pub orchestration: Value,
     /// Answer of the last run: its mode, its content, and what is known of it.
     #[channel(last_value)]
     pub answer: Value,

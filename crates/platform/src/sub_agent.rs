@@ -1,10 +1,12 @@
-//! Agents that an agent asks.
+//! Agents that an agent asks, within its run.
 
 use crate::agent::Agent;
 use crate::mode::RequestError;
 use crate::source::AGENTS;
 use serde_json::{Map, Value};
 use weftwork_graph::{Ctx, NodeError, NodeResult, Once, SubgraphState};
+use weftwork_types::ErrorCode;
+use weftwork_types::code::Fault;
 
 /// Number of agents that ask one another, if the definition names none.
 const DEPTH_MAX: u32 = 3;
@@ -44,19 +46,31 @@ pub(crate) async fn ask_agent(
     let current = async |_| Ok(agent.others.find(who, &format!("{AGENTS}{slug}"))?.id);
     let version: String = ctx.once(Once::new(call).reads(), current).await?;
     let graph = agent.others.find(who, &version)?.graph;
-    let keep = SubgraphState::PerTask;
-    let mut output = ctx.call_named(call, &graph, keep, Value::Object(input)).await?;
+    let input = Value::Object(input);
+    graph.check_input(&input)?;
+    let mut output = ctx.call_named(call, &graph, SubgraphState::PerTask, input).await?;
     let answer = output.get_mut("answer").map(Value::take).unwrap_or_default();
     match answer.get("error") {
         None => Ok(answer),
-        Some(error) => {
-            let message = error["message"].as_str().unwrap_or("it failed");
-            let mut fault =
-                NodeError::message(format!("agent {slug}: {message}")).try_into_fault()?;
-            if let Some(code) = error["code"].as_str() {
-                fault.code = code.to_owned();
-            }
-            Err(fault.into())
+        Some(error) => Err(fault_of(error).into()),
+    }
+}
+
+/// The failure in the answer of an agent.
+fn fault_of(error: &Value) -> Fault {
+    let message = error["message"].as_str().unwrap_or("it failed");
+    let fault = Fault::new(ErrorCode("W0102"), message);
+    let code = error["code"].as_str().map_or_else(|| fault.code.clone(), str::to_owned);
+    Fault { code, retriable: error["retriable"] == true, ..fault }
+}
+
+/// Names the agent that failed in the text of an error. An open question stays as it is.
+pub(crate) fn naming(slug: &str, error: NodeError) -> NodeError {
+    match error.try_into_fault() {
+        Ok(fault) => {
+            let message = format!("agent {slug}: {}", fault.message);
+            Fault { message, ..fault }.into()
         }
+        Err(question) => question,
     }
 }

@@ -30,6 +30,9 @@ pub struct Script {
     pub code: String,
     /// First argument of the function, or input of the program.
     pub input: Value,
+    /// Results of other agents, which a function finds as `ctx.results`.
+    #[serde(default)]
+    pub results: Value,
     /// Time that a function sees, in milliseconds since 1970. It does not pass.
     pub now_ms: u64,
     /// Seed of the random numbers that a function sees.

@@ -2,6 +2,7 @@
 //!
 //! The form is the same everywhere: in Rust, on the command line, and over HTTP.
 
+use crate::RunId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -112,9 +113,16 @@ pub struct Payload {
     /// Request for an orchestration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestrate: Option<bool>,
-    /// Action of an orchestration.
+    /// Action of an orchestration: `execute`, `continue` or `human-response`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_action: Option<String>,
+    /// Approval that `human-response` answers: the id of the question.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
+    /// Decision of `human-response`: `approve`, `edit`, with the values as the `input` of the request,
+    /// or `reject`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
     /// Request for a stream of events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
@@ -138,6 +146,28 @@ pub struct ToolRequest {
     /// Arguments; without them a model takes them from the message of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Map<String, Value>>,
+}
+
+/// A failure of an agent that another one asked. All types of agents fail in this form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct AgentFailure {
+    /// Slug of the agent.
+    pub agent: String,
+    /// Id of the step; with the number of its item, such as `each.0`, in a loop.
+    pub step: String,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
+    /// Stable code, such as `W0301`.
+    pub code: String,
+    /// Description without secrets.
+    pub safe_message: String,
+    /// `true` if a further attempt may succeed without a change.
+    pub retriable: bool,
+    /// Run in which it failed, by which those who may read the run find the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause_id: Option<RunId>,
 }
 
 /// The answer to a request.

@@ -72,6 +72,8 @@ impl Gathered {
 pub(crate) struct Fetched {
     /// Result of the agent that is asked first.
     pub(crate) sub_agent: Option<Piece>,
+    /// Results of the steps of the orchestration.
+    pub(crate) steps: Vec<Piece>,
     /// Skills that the model needs; they follow the instructions.
     pub(crate) skills: Vec<Piece>,
 }
@@ -100,7 +102,7 @@ pub(super) async fn gather_without(
 ) -> NodeResult<Gathered> {
     let mut sources = match agent.definition.sources.is_some() {
         true => agent.definition.sources(),
-        false => vec![Source::new(SourceKind::Markdown)],
+        false => vec![Source::new(SourceKind::Markdown), Source::new(SourceKind::Steps)],
     };
     sources.retain(|source| source.kind != kind);
     let work = async |_| Ok(gather_now(&sources, agent, state, fetched, ctx).await);
@@ -114,10 +116,15 @@ async fn gather_now(
     fetched: Fetched,
     ctx: &Ctx,
 ) -> Gathered {
-    let Fetched { sub_agent, mut skills } = fetched;
+    let Fetched { sub_agent, steps, mut skills } = fetched;
     let fetched = sources.iter().map(|source| async {
         let deadline = source.deadline().unwrap_or(DEADLINE);
-        let parts = pin!(fetch(agent, source, state, sub_agent.as_ref(), ctx));
+        match source.kind {
+            SourceKind::SubAgent => return Ok(sub_agent.iter().cloned().collect()),
+            SourceKind::Steps => return Ok(steps.clone()),
+            _ => {}
+        }
+        let parts = pin!(fetch(agent, source, state, ctx));
         let end = pin!(ctx.clock().sleep(deadline));
         match select(parts, end).await {
             Either::Left((parts, _)) => parts.map_err(|error| reason(&error)),
@@ -163,7 +170,6 @@ async fn fetch(
     agent: &Agent,
     source: &Source,
     state: &State<AgentState>,
-    sub_agent: Option<&Piece>,
     ctx: &Ctx,
 ) -> NodeResult<Vec<Piece>> {
     let name = source.kind.name();
@@ -229,7 +235,8 @@ async fn fetch(
             let text = Some(text).filter(|text| !text.is_empty());
             text.map(|text| piece("Conversation".to_owned(), text)).into_iter().collect()
         }
-        SourceKind::SubAgent => sub_agent.cloned().into_iter().collect(),
+        // They were fetched before.
+        SourceKind::SubAgent | SourceKind::Steps => Vec::new(),
         SourceKind::Store => {
             let missing = || NodeError::message("this program has no long-term store");
             let items = ctx.calls().items.clone().ok_or_else(missing)?;

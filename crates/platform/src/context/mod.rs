@@ -11,7 +11,8 @@ pub(crate) use gather::{Fetched, Gathered, gather};
 pub(crate) use template::{NAMES, Template, front_matter};
 
 use crate::agent::Agent;
-use crate::definition::SourceKind;
+use crate::definition::{OutlineStep, SourceKind};
+use crate::orchestration::Progress;
 use crate::records::{Record, RecordId, RecordKind, RecordRef, Records, VersionContent};
 use crate::skills::choose_skills;
 use crate::state::{AgentState, last_request};
@@ -36,12 +37,29 @@ pub(crate) async fn system_text(
 ) -> NodeResult<(String, Option<Gathered>)> {
     let skills = choose_skills(agent, state, ctx).await?;
     // Without sources, a context would be cut that has the instructions alone.
-    if agent.definition.sources.is_none() && skills.is_empty() {
+    let steps = step_pieces(agent, state)?;
+    if agent.definition.sources.is_none() && skills.is_empty() && steps.is_empty() {
         return Ok((instructions(agent, state, ctx).await?, None));
     }
-    let fetched = Fetched { sub_agent: None, skills };
+    let fetched = Fetched { sub_agent: None, steps, skills };
     let gathered = gather::gather_without(SourceKind::History, agent, state, fetched, ctx).await?;
     Ok((gathered.text.clone(), Some(gathered)))
+}
+
+/// Returns the contents of the steps of the orchestration of the run.
+pub(crate) fn step_pieces(agent: &Agent, state: &State<AgentState>) -> NodeResult<Vec<Piece>> {
+    let Some(progress) = Progress::of(state)? else { return Ok(Vec::new()) };
+    let results = progress.results(&agent.outline);
+    let piece = |OutlineStep { id, .. }: &OutlineStep| {
+        let text = match results.pointer(&format!("/{id}/content"))? {
+            Value::Null => return None,
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let source = SourceKind::Steps.name().to_owned();
+        Some(Piece { source, title: format!("Result of step {id}"), text, newest_last: false })
+    };
+    Ok(agent.outline.steps.iter().filter_map(piece).collect())
 }
 
 fn instructions_now(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> String {

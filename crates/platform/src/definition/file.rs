@@ -1,7 +1,9 @@
 //! The keys of a definition.
 
 use super::openapi::operation_tool;
+use super::outline::{AskedAgent, agents_of};
 use super::source::{Source, SourceKind, parse_duration};
+use super::steps::{OrchestrationMode, OrchestrationStep};
 use super::transport::Transport;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -103,7 +105,7 @@ pub struct Definition {
     #[schemars(length(max = 64), inner(length(min = 1, max = 200)))]
     pub skills: Vec<String>,
     /// Sources of the context of a build. The context is cut in their order; by default `markdown`,
-    /// `plan`, `sub_agent`, `deliverables` and `history`.
+    /// `plan`, `sub_agent`, `steps`, `deliverables` and `history`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub sources: Option<Vec<Source>>,
@@ -354,20 +356,9 @@ pub struct Orchestration {
     #[serde(default, rename = "maxDepth", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16))]
     pub max_depth: Option<u32>,
-    /// Steps.
+    /// Steps, at most 64 with those of groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Json>,
-}
-
-/// Orders of agents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum OrchestrationMode {
-    /// Each after the one before.
-    Sequential,
-    /// All at once.
-    Parallel,
+    pub steps: Vec<OrchestrationStep>,
 }
 
 impl Definition {
@@ -391,6 +382,7 @@ impl Definition {
             SourceKind::Markdown,
             SourceKind::Plan,
             SourceKind::SubAgent,
+            SourceKind::Steps,
             SourceKind::Deliverables,
             SourceKind::History,
         ];
@@ -404,13 +396,21 @@ impl Definition {
         self.tools.iter().flatten().cloned().chain(operations).collect()
     }
 
-    /// Returns the slugs of the agents that this one may ask, with the paths of their keys.
+    /// Returns the slugs of the agents that this one may ask, with the paths of their keys. The agents
+    /// of steps are among `availableAgents`, if there are some.
     pub(super) fn asks(&self) -> impl Iterator<Item = (String, &str)> {
+        let is_open = |of: &&Orchestration| of.available_agents.is_empty();
+        let open = self.orchestration.as_ref().filter(is_open);
+        let of_steps = agents_of(open.map(|of| of.steps.as_slice()).unwrap_or_default());
+        let of_steps = of_steps
+            .into_iter()
+            .map(|AskedAgent { pointer, asked }| (format!("{pointer}/agent"), asked.agent));
         let of_orchestration = self.orchestration.iter().flat_map(|of| &of.available_agents);
         let listed = of_orchestration.enumerate().map(|(place, slug)| {
             (format!("/orchestration/availableAgents/{place}"), slug.as_str())
         });
         let own = self.sub_agent_slug.iter();
-        own.map(|slug| ("/subAgentSlug".to_owned(), slug.as_str())).chain(listed)
+        let own = own.map(|slug| ("/subAgentSlug".to_owned(), slug.as_str()));
+        own.chain(listed).chain(of_steps)
     }
 }

@@ -4,10 +4,12 @@ mod file;
 mod folder;
 mod lift;
 mod openapi;
+mod outline;
 mod problem;
 mod rules;
 mod schema;
 mod source;
+mod steps;
 mod transform;
 mod transport;
 mod write;
@@ -15,7 +17,7 @@ mod yaml;
 
 pub use file::{
     AgentCard, AgentType, Definition, Deliverable, DeliverableFormat, Execution, Llm,
-    Orchestration, OrchestrationMode, Plan, PlanFormat, RunBudget, ToolMode,
+    Orchestration, Plan, PlanFormat, RunBudget, ToolMode,
 };
 pub(crate) use folder::{DEFINITIONS_MAX, check_among};
 pub use folder::{
@@ -23,11 +25,15 @@ pub use folder::{
     read_texts,
 };
 pub(crate) use openapi::{Operation, ParameterForm, ParameterLocation, operation_tool};
+pub(crate) use outline::{AgentWork, CheckpointWork, Items, OnReject, Outline, OutlineStep, Work};
 pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
 pub use source::{Source, SourceKind};
-pub(crate) use transform::{Transform, at_path, fill_address, fill_in};
+pub use steps::{
+    Checkpoint, ForEach, OnError, OnTimeout, OrchestrationMode, OrchestrationStep, StepRetry,
+};
+pub(crate) use transform::{Transform, at_path, fill_address, fill_in, fill_value};
 pub use transport::{
     ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
     ExternalTransport, FunctionTransport, Grant, HealthCheck, Pagination, PaginationKind,

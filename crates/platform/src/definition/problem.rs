@@ -66,6 +66,12 @@ pub enum ProblemKind {
     UnknownAgent,
     /// An agent reaches itself through its sub-agents.
     Cycle,
+    /// A step of an orchestration is not there, or has not ended when it is named.
+    UnknownStep,
+    /// A step of an orchestration waits for itself.
+    StepCycle,
+    /// A step of an orchestration never begins.
+    Unreachable,
 }
 
 impl ProblemKind {
@@ -86,6 +92,9 @@ impl ProblemKind {
             Self::BadSchema => "W1011",
             Self::UnknownAgent => "W1012",
             Self::Cycle => "W1013",
+            Self::UnknownStep => "W1014",
+            Self::StepCycle => "W1015",
+            Self::Unreachable => "W1016",
         })
     }
 
@@ -105,6 +114,9 @@ impl ProblemKind {
             Self::BadSchema => "the schema does not compile",
             Self::UnknownAgent => "the agent does not exist",
             Self::Cycle => "the agent reaches itself",
+            Self::UnknownStep => "the step does not exist here",
+            Self::StepCycle => "the step waits for itself",
+            Self::Unreachable => "the step never begins",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::file::{AgentType, Definition, DeliverableFormat, PlanFormat};
 use super::openapi::{NAME_CHARS_MAX, operation_tool};
+use super::outline::{Outline, StepProblem};
 use super::problem::{Problem, ProblemKind};
 use super::schema::path_of;
 use super::source::{DURATION_MAX, SourceKind, parse_duration};
@@ -39,6 +40,7 @@ impl Rules<'_> {
         self.check_operations();
         self.check_forms();
         self.check_agents();
+        self.check_steps();
         self.check_sources();
         self.check_context();
         self.check_durations();
@@ -527,6 +529,19 @@ impl Rules<'_> {
                 let expected = format!("at least 1, which each run of the type `{of}` needs");
                 self.report(ProblemKind::BadValue, &format!("/execution/budget/{key}"), expected);
             }
+        }
+    }
+
+    fn check_steps(&mut self) {
+        let Some(orchestration) = &self.definition.orchestration else { return };
+        for problem in Outline::problems(orchestration) {
+            let StepProblem { kind, pointer, found, expected, known } = problem;
+            let mut reported = self.problem(kind, &pointer).expected(expected);
+            if let Some(found) = &found {
+                reported = reported.found(found);
+                reported = reported.nearest_of(found, known.iter().map(String::as_str));
+            }
+            self.problems.push(reported);
         }
     }
 

@@ -147,7 +147,7 @@ fn problems(node: &Node, schema: &Json, violation: &Violation) -> Vec<Problem> {
 
 /// Describes a limit of the schema.
 fn expected_by(schema: &Json, keyword: &str) -> Option<String> {
-    let limit = schema.pointer(keyword)?;
+    let limit = at_keyword(schema, keyword)?;
     let name = keyword.rsplit('/').next()?;
     Some(match name {
         "minimum" => format!("at least {limit}"),
@@ -161,10 +161,22 @@ fn expected_by(schema: &Json, keyword: &str) -> Option<String> {
     })
 }
 
+/// Returns the part of the schema at a pointer that follows references, such as those of steps in steps.
+fn at_keyword<'s>(schema: &'s Json, pointer: &str) -> Option<&'s Json> {
+    let names = pointer.split('/').skip(1).map(|name| name.replace("~1", "/").replace("~0", "~"));
+    names.into_iter().try_fold(schema, |at, name| match at {
+        Json::Array(items) => items.get(name.parse::<usize>().ok()?),
+        other => match (name.as_str(), other.get(&name)?) {
+            ("$ref", Json::String(reference)) => schema.pointer(reference.strip_prefix('#')?),
+            (_, found) => Some(found),
+        },
+    })
+}
+
 /// Returns the names that an object may have, from the location of the keyword that refuses others.
 fn known_names(schema: &Json, keyword: &str) -> Vec<String> {
     let object = keyword.rsplit_once('/').map_or("", |(object, _)| object);
-    let properties = schema.pointer(object).and_then(|object| object.get("properties"));
+    let properties = at_keyword(schema, object).and_then(|object| object.get("properties"));
     properties.and_then(Json::as_object).into_iter().flat_map(|of| of.keys().cloned()).collect()
 }
 

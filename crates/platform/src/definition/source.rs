@@ -47,6 +47,8 @@ pub enum SourceKind {
     History,
     /// The result of the agent `subAgentSlug`.
     SubAgent,
+    /// The results of the steps of the orchestration.
+    Steps,
     /// Items of the long-term store.
     Store,
     /// Files of the folder of the definition.
@@ -63,6 +65,7 @@ impl SourceKind {
             Self::Deliverables => "deliverables",
             Self::History => "history",
             Self::SubAgent => "sub_agent",
+            Self::Steps => "steps",
             Self::Store => "store",
             Self::Files => "files",
         }

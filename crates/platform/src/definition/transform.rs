@@ -105,6 +105,28 @@ pub(crate) fn fill_address(
     Ok(made)
 }
 
+/// Fills in one form, which may be any value.
+pub(crate) fn fill_value(form: &Value, scope: &Value) -> Result<Value, String> {
+    let mut left = BYTES_MAX;
+    fill(form, scope, &mut left)
+}
+
+/// Returns the paths of the placeholders of a form.
+pub(crate) fn paths_of(form: &Value) -> Vec<&str> {
+    match form {
+        Value::String(text) => paths_of_text(text),
+        Value::Array(items) => items.iter().flat_map(paths_of).collect(),
+        Value::Object(members) => members.values().flat_map(paths_of).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns the paths of the placeholders of a text.
+pub(crate) fn paths_of_text(text: &str) -> Vec<&str> {
+    let opened = text.split("{{").skip(1);
+    opened.filter_map(|after| Some(after.split_once("}}")?.0.trim())).collect()
+}
+
 fn fill(form: &Value, scope: &Value, left: &mut usize) -> Result<Value, String> {
     Ok(match form {
         Value::String(text) => fill_text(text, scope, left)?,

@@ -2,7 +2,7 @@
 
 use super::{Answer, Args, FunctionHost, at_once};
 use crate::rows::{NewRow, RowWriter};
-use crate::sub_agent::{SubRequest, ask_agent};
+use crate::sub_agent::{SubRequest, ask_agent, naming};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -62,7 +62,8 @@ impl FunctionHost<'_> {
         let call = format!("ctx.agents.call/{number}");
         let asked = async move {
             let request = SubRequest { call: &call, slug: &slug, input, depth: self.depth };
-            ask_agent(self.agent, request, self.ctx).await
+            let answer = ask_agent(self.agent, request, self.ctx).await;
+            answer.map_err(|error| naming(&slug, error))
         };
         let asked = self.stopping(Box::pin(asked));
         Box::pin(async move {

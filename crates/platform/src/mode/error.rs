@@ -32,6 +32,14 @@ pub enum RequestError {
         /// Known actions.
         expected: &'static str,
     },
+    /// The action of an orchestration is not known.
+    #[error("Unknown orchestration action: {action}; expected one of: {expected}")]
+    OrchestrationAction {
+        /// Requested action.
+        action: String,
+        /// Known actions.
+        expected: &'static str,
+    },
     /// A member of the request has another form.
     #[error("`{member}` of the request is {found}; expected {expected}")]
     Member {
@@ -76,12 +84,6 @@ pub enum RequestError {
         /// The first question.
         question: String,
     },
-    /// The request needs a part that this version does not have.
-    #[error("this version has no {what}")]
-    NotBuilt {
-        /// Name of the part.
-        what: &'static str,
-    },
     /// The agent may not call the tool.
     #[error("agent {agent} has no tool {tool}; its tools: {known}")]
     Tool {
@@ -118,8 +120,8 @@ impl RequestError {
     pub fn code(&self) -> ErrorCode {
         ErrorCode(match self {
             Self::Mode { .. } => "W1030",
-            Self::AgentType { .. } | Self::NotBuilt { .. } => "W1031",
-            Self::Action { .. } => "W1032",
+            Self::AgentType { .. } => "W1031",
+            Self::Action { .. } | Self::OrchestrationAction { .. } => "W1032",
             Self::Member { .. } | Self::Input { .. } => "W1033",
             Self::Output { .. } => "W1036",
             Self::Depth { .. } => "W1037",

@@ -58,8 +58,21 @@ pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestErr
             expected: format!("at most {TITLE_CHARS_MAX}"),
         });
     }
-    if payload.orchestrate == Some(true) || payload.orchestration_action.is_some() {
-        return Err(RequestError::NotBuilt { what: "orchestration" });
+    if input.get("orchestration").is_some() {
+        return Err(RequestError::Member {
+            member: "orchestration",
+            found: "a value".to_owned(),
+            expected: "none: the progress of an orchestration is no input".to_owned(),
+        });
+    }
+    match OrchestrationAction::of(&payload)? {
+        None => {}
+        Some(OrchestrationAction::Execute) => check_steps(&agent.slug, &agent.definition)?,
+        Some(_) => {
+            let action = payload.orchestration_action.unwrap_or_default();
+            let expected = "execute in a run";
+            return Err(RequestError::OrchestrationAction { action, expected });
+        }
     }
     // Actions on records are no runs.
     let is_run = match payload.action.as_deref() {
@@ -82,6 +95,42 @@ pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestErr
         }
     }
     Ok(())
+}
+
+/// An action of an orchestration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OrchestrationAction {
+    Execute,
+    Continue,
+    HumanResponse,
+}
+
+impl OrchestrationAction {
+    /// Returns the action of a request; `None` for a request without an orchestration.
+    pub(crate) fn of(payload: &Payload) -> Result<Option<Self>, RequestError> {
+        match payload.orchestration_action.as_deref() {
+            None => Ok((payload.orchestrate == Some(true)).then_some(Self::Execute)),
+            Some("execute") => Ok(Some(Self::Execute)),
+            Some("continue") => Ok(Some(Self::Continue)),
+            Some("human-response") => Ok(Some(Self::HumanResponse)),
+            Some(action) => Err(RequestError::OrchestrationAction {
+                action: action.to_owned(),
+                expected: "execute, continue, human-response",
+            }),
+        }
+    }
+}
+
+/// Checks that an agent has steps.
+pub(crate) fn check_steps(slug: &str, definition: &Definition) -> Result<(), RequestError> {
+    match definition.orchestration.as_ref().is_some_and(|of| !of.steps.is_empty()) {
+        true => Ok(()),
+        false => Err(RequestError::Member {
+            member: "payload.orchestrate",
+            found: format!("for agent {slug}, which has no steps"),
+            expected: "an agent with `orchestration.steps`".to_owned(),
+        }),
+    }
 }
 
 /// Reads the details of a request.

@@ -8,7 +8,7 @@ use crate::mode::payload_of;
 use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::skills::choose_skills;
 use crate::state::{AgentState, AgentStateUpdate, last_request};
-use crate::sub_agent::{SubRequest, ask_agent};
+use crate::sub_agent::{SubRequest, ask_agent, naming};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, State};
@@ -42,7 +42,13 @@ async fn build(
     context::check_records(&agent, &payload, &ctx).await?;
     let sub_agent = ask_sub_agent(&agent, &state, &ctx).await?;
     let skills = choose_skills(&agent, &state, &ctx).await?;
-    let gathered = context::gather(&agent, &state, Fetched { sub_agent, skills }, &ctx).await?;
+    let gathered = context::gather(
+        &agent,
+        &state,
+        Fetched { sub_agent, steps: context::step_pieces(&agent, &state)?, skills },
+        &ctx,
+    )
+    .await?;
     let mut instructions = gathered.text.clone();
     instructions.push_str("\n\nCarry out what the user asks for. Answer with the result alone,");
     let form = agent.definition.deliverable.as_ref();
@@ -104,7 +110,8 @@ async fn ask_sub_agent(
         ]),
         depth: state.depth().copied().unwrap_or_default(),
     };
-    let mut answer = ask_agent(agent, request, ctx).await?;
+    let answer = ask_agent(agent, request, ctx).await;
+    let mut answer = answer.map_err(|error| naming(slug, error))?;
     let content = answer.get_mut("content").map(Value::take).unwrap_or_default();
     let text = match content {
         Value::Null => return Err(NodeError::message(format!("agent {slug} gave no answer"))),

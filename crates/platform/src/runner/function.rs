@@ -7,9 +7,10 @@ use crate::definition::{AgentType, FunctionTransport};
 use crate::deliver::{answered, deliver, normalized};
 use crate::function_host::{FunctionHost, HostRequest};
 use crate::mode::payload_of;
+use crate::orchestration::Progress;
 use crate::state::{AgentState, AgentStateUpdate};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_agents::Tools;
 use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, Once, State};
@@ -104,6 +105,7 @@ async fn script_of(
         code_kind: CodeKind::Function,
         code: agent.definition.function_code.clone().unwrap_or_default(),
         input: request_value(state, payload, ctx),
+        results: results_of(agent, state)?,
         now_ms: chance.now_ms,
         seed: chance.seed,
         limits: SandboxLimits {
@@ -112,6 +114,12 @@ async fn script_of(
             ..usual
         },
     })
+}
+
+/// The results of the steps of the orchestration, by ids.
+fn results_of(agent: &Agent, state: &State<AgentState>) -> NodeResult<Value> {
+    let progress = Progress::of(state)?;
+    Ok(progress.map_or_else(|| json!({}), |progress| progress.results(&agent.outline)))
 }
 
 /// A result of code.

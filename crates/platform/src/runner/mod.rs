@@ -8,10 +8,11 @@ mod tool;
 use crate::agent::Agent;
 use crate::definition::{AgentType, Execution};
 use crate::mode;
+use crate::orchestration;
 use crate::state::{AgentState, last_request};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use weftwork_graph::{CompiledGraph, Ctx, Graph, InvalidGraph, Next, Retry, START, State, Timeout};
+use weftwork_graph::{CompiledGraph, Ctx, Graph, InvalidGraph, Retry, State, Timeout};
 use weftwork_tools::ToolRunner;
 use weftwork_types::message::Message;
 use weftwork_types::task::{Mode, Payload};
@@ -75,8 +76,6 @@ pub(crate) fn compile(
 ) -> Result<CompiledGraph, InvalidGraph> {
     let agent = Arc::new(agent);
     let modes: Vec<Mode> = agent.definition.modes().to_vec();
-    let names = modes.iter().map(|mode| mode.name());
-    let usual = mode::usual(&modes);
     let mut graph = Graph::<AgentState>::new(agent.slug.clone())
         .version(agent.version.clone())
         .with(Arc::clone(&agent))
@@ -85,11 +84,8 @@ pub(crate) fn compile(
         .check_input({
             let agent = Arc::clone(&agent);
             move |input| mode::check_input(&agent, input).map_err(|error| error.fault())
-        })
-        .route_to(START, names, move |state: State<AgentState>| {
-            let asked = state.mode().and_then(|mode| Mode::of_name(mode));
-            Next::node(asked.unwrap_or(usual).name())
         });
+    graph = orchestration::add_steps(graph, &agent.outline, &modes);
     for mode in modes {
         graph = match mode {
             Mode::Plan => runner.plan(graph),

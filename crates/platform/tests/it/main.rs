@@ -7,6 +7,7 @@ mod bench;
 mod folders;
 mod freshness;
 mod operations;
+mod orchestration;
 mod records;
 mod records_check;
 mod records_conversation;

@@ -80,8 +80,13 @@ async fn refusals_have_the_texts_of_the_form() {
         ),
         (
             json!({"agent": "writer", "payload": {"orchestrate": true}}),
-            "this version has no orchestration",
-            "W1031",
+            "`payload.orchestrate` of the request is for agent writer, which has no steps",
+            "W1033",
+        ),
+        (
+            json!({"agent": "writer", "payload": {"orchestrationAction": "dance"}}),
+            "Unknown orchestration action: dance; expected one of: execute, continue, human-response",
+            "W1032",
         ),
         (
             json!({"agent": "writer", "mode": "plan", "conversationId": "c", "payload": {"action": "read"}}),

@@ -151,7 +151,9 @@ impl<'js> Run<'_, 'js> {
                 seed.set(2 * index + 1, half as i32)?;
             }
             let now = script.now_ms as f64;
-            let made = begin.call((call_of(ctx, script, calls)?, members, now, seed))?;
+            let made: Object<'js> =
+                begin.call((call_of(ctx, script, calls)?, members, now, seed))?;
+            made.set("results", ctx.json_parse(script.results.to_string())?)?;
             let input = ctx.json_parse(script.input.to_string())?;
             Ok((made, input))
         };

@@ -16,10 +16,13 @@ async fn a_handler_returns_values_and_promises_of_values() {
             json!([1, null, null]),
         ),
         ("function handler(input) { return input['__proto__']; }", json!({"x": 1})),
+        ("function handler(_, ctx) { return ctx.results.sum.content; }", json!(42)),
         ("function handler() { return '\\u{1F600}\\ud800'; }", Value::Null),
     ];
     for (code, expected) in cases {
-        let script = Script { input: json!({"n": 21, "__proto__": {"x": 1}}), ..script(code) };
+        let input = json!({"n": 21, "__proto__": {"x": 1}});
+        let results = json!({"sum": {"status": "done", "content": 42}});
+        let script = Script { input, results, ..script(code) };
         match (run(&script, &NoHost).await, expected) {
             (Ok(found), expected) => assert_eq!(found, expected, "{code}"),
             // A lone half of a pair is no text.

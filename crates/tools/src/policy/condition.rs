@@ -1,8 +1,8 @@
-//! Conditions of rules: expressions in CEL over a call.
+//! Conditions: expressions in CEL over a call, or over the results of steps.
 //!
-//! The arguments of a call are chosen by a model, and possibly by an attacker. An expression has a
+//! The values are chosen by a model, and possibly by an attacker. An expression has a
 //! bounded size and no loops, so the cost of evaluating it is bounded by its size and that of the
-//! arguments.
+//! values.
 
 use super::PolicyCall;
 use crate::error::cut;
@@ -86,6 +86,14 @@ impl Condition {
     /// # Errors
     /// The expected form and the part that was found instead.
     pub fn new(text: &str) -> Result<Self, String> {
+        Self::over(text, &VARIABLES)
+    }
+
+    /// Compiles an expression over variables with these names, for [`holds_over`](Self::holds_over).
+    ///
+    /// # Errors
+    /// The expected form and the part that was found instead.
+    pub fn over(text: &str, variables: &[&str]) -> Result<Self, String> {
         if text.len() > CONDITION_BYTES_MAX {
             return Err(format!(
                 "expected a CEL expression of at most {CONDITION_BYTES_MAX} bytes, found {} bytes",
@@ -101,8 +109,22 @@ impl Condition {
         let program = parse(text).map_err(|detail| {
             format!("expected a CEL expression, found `{}`: {}", cut(text, 80), cut(&detail, 120))
         })?;
-        check(program.expression(), LEVELS_MAX)?;
+        check(program.expression(), variables, LEVELS_MAX)?;
         Ok(Self { text: text.to_owned(), program: Arc::new(program) })
+    }
+
+    /// Returns the truth value over values of the variables; `None` if there is none: a member is
+    /// missing, types do not fit, or the result is not a boolean.
+    #[must_use]
+    pub fn holds_over(&self, values: &serde_json::Map<String, Value>) -> Option<bool> {
+        let mut context = Context::default();
+        for (name, json) in values {
+            context.add_variable_from_value(name, value(json));
+        }
+        match self.program.execute(&context) {
+            Ok(Cel::Bool(holds)) => Some(holds),
+            _ => None,
+        }
     }
 
     pub(super) fn holds(&self, call: &PolicyCall<'_>) -> Result<bool, NoTruthValue> {
@@ -161,21 +183,21 @@ fn is_deep(text: &str) -> bool {
 }
 
 /// Checks that an expression has only known names and no loops, and at most `levels` levels.
-fn check(part: &IdedExpr, levels: usize) -> Result<(), String> {
+fn check(part: &IdedExpr, variables: &[&str], levels: usize) -> Result<(), String> {
     let Some(levels) = levels.checked_sub(1) else {
         return Err(format!("expected an expression of at most {LEVELS_MAX} levels, found more"));
     };
-    let all = |parts: &[IdedExpr]| parts.iter().try_for_each(|part| check(part, levels));
+    let all = |parts: &[IdedExpr]| parts.iter().try_for_each(|part| check(part, variables, levels));
     match &part.expr {
         Expr::Literal(_) => Ok(()),
-        Expr::Ident(name) if VARIABLES.contains(&name.as_str()) => Ok(()),
+        Expr::Ident(name) if variables.contains(&name.as_str()) => Ok(()),
         Expr::Ident(name) => {
-            Err(format!("expected one of {}, found `{}`", VARIABLES.join(", "), cut(name, 80)))
+            Err(format!("expected one of {}, found `{}`", variables.join(", "), cut(name, 80)))
         }
-        Expr::Select(select) => check(&select.operand, levels),
+        Expr::Select(select) => check(&select.operand, variables, levels),
         Expr::List(list) => all(&list.elements),
         Expr::Call(call) if FUNCTIONS.contains(&call.func_name.as_str()) => {
-            call.target.iter().try_for_each(|target| check(target, levels))?;
+            call.target.iter().try_for_each(|target| check(target, variables, levels))?;
             all(&call.args)
         }
         Expr::Call(call) => Err(no_such(&format!("`{}`", cut(&call.func_name, 80)))),

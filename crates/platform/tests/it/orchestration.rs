@@ -1,0 +1,296 @@
+//! Orchestrations: the steps of an agent, their failures, and what persons decide.
+
+use crate::bench::{Bench, agent};
+use serde_json::{Value, json};
+use weftwork_models::ModelError;
+use weftwork_models::scripted::Step;
+use weftwork_platform::HostedAgents;
+use weftwork_types::task::TaskResponse;
+
+const ADDER: &str = "type: tool\ntools: [math/add]\n";
+const FAILS: &str = "type: tool\ntools: [math/fail]\n";
+const WRITER: &str = "type: context\ncontext: You write.\n";
+
+struct Scene {
+    bench: Bench,
+    platform: HostedAgents,
+}
+
+impl Scene {
+    /// A scene with the agent `boss`, which has these steps, and the agents that it asks.
+    async fn new(steps: &str, answers: impl IntoIterator<Item = Step>) -> Self {
+        Self::of(&format!("type: context\norchestration:\n{steps}"), answers).await
+    }
+
+    async fn of(boss: &str, answers: impl IntoIterator<Item = Step>) -> Self {
+        let agents = [
+            agent("boss", boss),
+            agent("adder", ADDER),
+            agent("fails", FAILS),
+            agent("writer", WRITER),
+        ];
+        let bench = Bench::new(agents, answers).await;
+        let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+        Self { bench, platform }
+    }
+
+    async fn ask(&self, request: Value) -> TaskResponse {
+        self.bench.ask(&self.platform, request).await
+    }
+
+    /// Runs the orchestration of `boss` in the conversation `c`.
+    async fn execute(&self) -> TaskResponse {
+        self.ask(json!({
+            "agent": "boss", "mode": "build", "conversationId": "c", "userMessage": "Go.",
+            "input": {"n": 2}, "payload": {"orchestrate": true},
+        }))
+        .await
+    }
+
+    async fn act(&self, payload: Value) -> TaskResponse {
+        let request = json!({
+            "agent": "boss", "mode": "build", "conversationId": "c", "payload": payload,
+        });
+        self.ask(request).await
+    }
+
+    /// The text that the model got as its context, of the last request.
+    fn context(&self) -> String {
+        self.bench.requests().last().expect("a request").messages[0].joined_text()
+    }
+}
+
+fn statuses(response: &TaskResponse) -> Vec<String> {
+    let steps = response.metadata["steps"].as_array().expect("steps");
+    let text = |step: &Value| format!("{} {}", step["id"], step["status"]).replace('"', "");
+    steps.iter().map(text).collect()
+}
+
+#[tokio::test]
+async fn results_of_steps_are_arguments_of_later_ones_and_context_of_the_agents_own_build() {
+    let steps = r#"
+  steps:
+    - id: sum
+      agent: adder
+      payload: {tool: math/add, arguments: {a: "{{input.n}}", b: 40}}
+    - id: again
+      agent: adder
+      payload: {tool: math/add, arguments: {a: "{{steps.sum.content}}", b: 1}}
+"#;
+    let scene = Scene::new(steps, [Step::text("It is 43.")]).await;
+    let response = scene.execute().await;
+    assert!(response.success, "{response:?}");
+    assert_eq!(response.content, Some(json!("It is 43.")));
+    assert_eq!(statuses(&response), ["sum done", "again done"]);
+    let context = scene.context();
+    assert!(context.contains("## Result of step again\n43"), "{context}");
+    // The next request in the conversation is none for an orchestration.
+    scene.bench.during_next(|| Step::text("Hello."));
+    let talk =
+        json!({"agent": "boss", "mode": "build", "conversationId": "c", "userMessage": "Hi"});
+    let next = scene.ask(talk).await;
+    assert!(next.success && !next.metadata.contains_key("steps"), "{next:?}");
+    assert!(!scene.context().contains("Result of step"), "{}", scene.context());
+}
+
+/// The agents of a case: one that fails, in a sequence or beside another step.
+fn steps_with_failure(shape: &str, rule: &str) -> String {
+    let fails =
+        format!("{{id: f, agent: fails, payload: {{tool: math/fail, arguments: {{}}}}, {rule}}}");
+    let sum = |id: &str| {
+        format!(
+            "{{id: {id}, agent: adder, payload: {{tool: math/add, arguments: {{a: 1, b: 2}}}}}}"
+        )
+    };
+    match shape {
+        "sequence" => format!("  steps: [{}, {fails}, {}]\n", sum("a"), sum("b")),
+        _ => format!("  steps: [{{parallel: [{}, {fails}]}}, {}]\n", sum("a"), sum("b")),
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_retried_skipped_asked_about_or_ends_the_orchestration() {
+    let failure = |attempt: u32| {
+        json!({"agent": "fails", "step": "f", "attempt": attempt, "code": "W0402",
+            "safe_message": "", "retriable": false})
+    };
+    let cases = [
+        ("on_error: abort", "failed", 1, "not_begun"),
+        ("on_error: retry", "failed", 3, "not_begun"),
+        ("retry: {attempts: 2}, on_error: skip", "skipped", 2, "done"),
+        ("on_error: skip", "skipped", 1, "done"),
+    ];
+    for shape in ["sequence", "parallel"] {
+        for (rule, status, attempts, behind) in cases {
+            let name = format!("{shape}, {rule}");
+            let scene = Scene::new(&steps_with_failure(shape, rule), [Step::text("Done.")]).await;
+            let response = scene.execute().await;
+            assert_eq!(response.success, status == "skipped", "{name}: {response:?}");
+            let expected = ["a done", &format!("f {status}"), &format!("b {behind}")];
+            assert_eq!(statuses(&response), expected, "{name}");
+            let failures = response.metadata["failures"].as_array().expect("failures");
+            assert_eq!(failures.len(), attempts, "{name}");
+            for (number, found) in failures.iter().enumerate() {
+                let mut expected = failure(u32::try_from(number + 1).expect("few"));
+                for member in ["code", "safe_message", "retriable"] {
+                    expected[member] = found[member].clone();
+                }
+                expected["cause_id"] = response.metadata["run"].clone();
+                assert_eq!(*found, expected, "{name}");
+                let text = found["safe_message"].as_str().expect("a text");
+                assert!(text.contains("it failed"), "{name}: {text}");
+            }
+            let asked = scene.bench.requests().len();
+            assert_eq!(asked, usize::from(response.success), "{name}: the own build");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_person_decides_about_a_failure() {
+    for (decision, status) in [("skip", "skipped"), ("abort", "failed"), ("retry", "asked")] {
+        let steps = steps_with_failure("sequence", "on_error: ask");
+        let scene = Scene::new(&steps, [Step::text("Done.")]).await;
+        let waiting = scene.execute().await;
+        assert_eq!(waiting.metadata["status"], "input_required", "{waiting:?}");
+        assert!(!waiting.metadata.contains_key("approvalId"), "{waiting:?}");
+        let id = waiting.metadata["thread"].as_str().expect("an id");
+        let thread = scene.bench.thread("boss", id);
+        let question = thread.questions().await.expect("reads").remove(0);
+        let ended = thread.answer(question.answer(decision)).await.expect("runs");
+        if status == "asked" {
+            let again = ended.questions()[0].ask.to_string();
+            assert!(again.contains("in attempt 2"), "{again}");
+            continue;
+        }
+        let answer = ended.output().expect("completed")["answer"].clone();
+        assert_eq!(answer["metadata"]["steps"][1]["status"], status, "{answer}");
+        assert_eq!(answer.get("error").is_some(), decision == "abort", "{answer}");
+    }
+}
+
+const CHECKED: &str = r#"
+  steps:
+    - id: sum
+      agent: adder
+      payload: {tool: math/add, arguments: {a: "{{input.n}}", b: 40}}
+    - id: check
+      checkpoint:
+        question: Add {{steps.sum.content}}?
+        input: {n: "{{steps.sum.content}}"}
+        input_schema: {type: object, required: [n], properties: {n: {type: integer}}}
+        on_reject: repair
+    - id: more
+      agent: adder
+      payload: {tool: math/add, arguments: {a: "{{steps.check.content.n}}", b: 1}}
+    - id: repair
+      agent: adder
+      payload: {tool: math/add, arguments: {a: 0, b: 0}}
+"#;
+
+#[tokio::test]
+async fn a_checkpoint_is_approved_edited_or_rejected_once() {
+    let cases = [
+        (json!({"decision": "approve"}), None, ["done", "done", "not_reached"], "43"),
+        (json!({"decision": "edit"}), Some(json!({"n": 7})), ["done", "done", "not_reached"], "8"),
+        (json!({"decision": "reject"}), None, ["rejected", "not_reached", "done"], "0"),
+    ];
+    for (decision, input, expected, result) in cases {
+        let scene = Scene::new(CHECKED, [Step::text("Done.")]).await;
+        let waiting = scene.execute().await;
+        assert_eq!(waiting.metadata["status"], "input_required", "{waiting:?}");
+        let approval = &waiting.metadata["questions"][0]["ask"];
+        assert_eq!(approval["tool"], "boss/check");
+        assert_eq!(approval["args"], json!({"n": 42}));
+        let reason = approval["reason"].as_str().expect("a text");
+        assert_eq!(reason, "Add 42? Behind it: `more` (agent adder).");
+        let mut payload = decision.clone();
+        payload["orchestrationAction"] = "human-response".into();
+        payload["approvalId"] = waiting.metadata["approvalId"].clone();
+        let mut request = json!({
+            "agent": "boss", "mode": "build", "conversationId": "c", "payload": payload,
+        });
+        if let Some(input) = input {
+            // An edit that does not fit the schema changes nothing.
+            request["input"] = json!({"n": "seven"});
+            let refused = scene.ask(request.clone()).await;
+            assert!(!refused.success, "{refused:?}");
+            request["input"] = input;
+        }
+        let ended = scene.ask(request.clone()).await;
+        assert!(ended.success, "{ended:?}");
+        let found: Vec<_> = statuses(&ended).into_iter().skip(1).collect();
+        let found: Vec<_> = found.iter().map(|of| of.split(' ').nth(1).expect("a word")).collect();
+        assert_eq!(found, expected, "{decision}");
+        let context = scene.context();
+        assert!(context.contains(&format!("\n{result}")), "{decision}: {context}");
+        // The same answer again is that of the run which went on; nothing is made anew.
+        let again = scene.ask(request).await;
+        assert_eq!((again.success, &again.content), (true, &ended.content), "{again:?}");
+        assert_eq!(scene.bench.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_approval_is_refused_and_a_rejection_without_a_step_ends_the_orchestration() {
+    let steps = "  steps: [{id: check, checkpoint: {question: Good?}}]\n";
+    let scene = Scene::new(steps, []).await;
+    let waiting = scene.execute().await;
+    let id = waiting.metadata["approvalId"].clone();
+    let unknown =
+        json!({"orchestrationAction": "human-response", "approvalId": "x", "decision": "approve"});
+    let refused = scene.act(unknown).await;
+    assert_eq!(refused.metadata["code"], "W1033", "{refused:?}");
+    let wrong =
+        json!({"orchestrationAction": "human-response", "approvalId": id, "decision": "dance"});
+    assert_eq!(scene.act(wrong).await.metadata["code"], "W1033");
+    let reject =
+        json!({"orchestrationAction": "human-response", "approvalId": id, "decision": "reject"});
+    let ended = scene.act(reject).await;
+    assert_eq!(ended.metadata["code"], "W1070", "{ended:?}");
+    assert_eq!(statuses(&ended), ["check rejected"]);
+}
+
+#[tokio::test]
+async fn items_of_a_loop_are_asked_for_and_conditions_decide() {
+    for mode in ["sequential", "parallel"] {
+        let steps = format!(
+            r#"
+  steps:
+    - id: each
+      agent: adder
+      for_each: {{list: [1, 2, 3], mode: {mode}}}
+      payload: {{tool: math/add, arguments: {{a: "{{{{item}}}}", b: "{{{{index}}}}"}}}}
+    - {{id: no, agent: fails, when: 'steps.each.content[2] > 5'}}
+    - {{id: odd, agent: fails, when: 'steps.each.content.x == 1', on_error: skip}}
+    - id: long
+      agent: adder
+      for_each: {{list: "{{{{steps.each.content}}}}", max: 2}}
+      on_error: skip
+"#
+        );
+        let scene = Scene::new(&steps, [Step::text("Done.")]).await;
+        let response = scene.execute().await;
+        assert!(response.success, "{response:?}");
+        assert_eq!(statuses(&response), ["each done", "no skipped", "odd skipped", "long skipped"]);
+        assert!(scene.context().contains("\n[1,3,5]"), "{}", scene.context());
+        let codes = response.metadata["failures"].as_array().expect("failures").iter();
+        assert!(codes.clone().all(|of| of["code"] == "W1071"), "{response:?}");
+        assert_eq!(codes.len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn an_orchestration_whose_own_build_failed_continues_without_asking_its_steps_again() {
+    let steps = "  steps: [{id: text, agent: writer}]\n";
+    let broken = Step::fails(ModelError::Unknown { found: "x".to_owned(), known: Vec::new() });
+    let scene = Scene::new(steps, [Step::text("Written."), broken, Step::text("Done.")]).await;
+    let failed = scene.execute().await;
+    assert!(!failed.success, "{failed:?}");
+    assert_eq!(scene.bench.requests().len(), 2);
+    let ended = scene.act(json!({"orchestrationAction": "continue"})).await;
+    assert_eq!(ended.content, Some(json!("Done.")), "{ended:?}");
+    assert_eq!(statuses(&ended), ["text done"]);
+    assert_eq!(scene.bench.requests().len(), 3, "the step is not asked again");
+    assert!(scene.context().contains("Written."), "{}", scene.context());
+}
