@@ -52,10 +52,18 @@ impl CallInfo {
         self.price.map(|price| price.of(tokens))
     }
 
-    /// Returns the usage fact of a call that needed no attempt.
-    pub(crate) fn without_attempt(&self, info: &ModelInfo, ctx: &CallContext) -> UsageFact {
+    /// Returns the usage fact of a call that needed no attempt, because the response cache has an
+    /// answer for which these tokens were used.
+    pub(crate) fn without_attempt(
+        &self,
+        info: &ModelInfo,
+        cached: Tokens,
+        ctx: &CallContext,
+    ) -> UsageFact {
         let cost_micro_usd = self.cost(Tokens::default());
-        UsageFact { status: UsageStatus::Ok, cost_micro_usd, ..self.fact(info, 0, ctx) }
+        let saved_micro_usd = self.cost(cached);
+        let status = UsageStatus::Ok;
+        UsageFact { status, cost_micro_usd, saved_micro_usd, ..self.fact(info, 0, ctx) }
     }
 
     /// Returns the usage fact of an attempt at its beginning.
@@ -73,6 +81,10 @@ impl CallInfo {
             prompt_hash: self.prompt_hash,
             started_at: ctx.clock.now(),
             latency_ms: 0,
+            provider_cost_micro_usd: None,
+            compared_micro_usd: None,
+            saved_micro_usd: None,
+            first_token_ms: None,
         }
     }
 
@@ -235,6 +247,10 @@ impl<'a, 'call> Attempt<'a, 'call> {
     }
 
     fn take(&mut self, event: ChatEvent, request: &ChatRequest, secrets: &Secrets) {
+        if self.fact.first_token_ms.is_none() && event.is_part() {
+            let passed = self.ctx.clock.elapsed().saturating_sub(self.began);
+            self.fact.first_token_ms = Some(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX));
+        }
         match &event {
             ChatEvent::TextDelta(delta) => {
                 self.shown = true;
@@ -290,11 +306,6 @@ impl<'a, 'call> Attempt<'a, 'call> {
         }
     }
 
-    /// The cost of tokens: the provider's own account, or the price table's.
-    fn cost(&self, tokens: Tokens) -> Option<u64> {
-        self.collector.cost_micro_usd().or_else(|| self.call.cost(tokens))
-    }
-
     /// Returns the limit of time that has passed, which is why the attempt is cut off.
     fn passed_limit(&self) -> Option<ErrorCode> {
         let now = self.ctx.clock.now();
@@ -314,7 +325,12 @@ impl<'a, 'call> Attempt<'a, 'call> {
         let took = self.ctx.clock.elapsed().saturating_sub(self.began);
         let tokens = self.tokens(error);
         self.fact.tokens = tokens;
-        self.fact.cost_micro_usd = self.cost(tokens);
+        let price = self.call.cost(tokens);
+        // The provider's own account comes before the price table.
+        let stated = self.collector.cost_micro_usd();
+        self.fact.cost_micro_usd = stated.or(price);
+        self.fact.provider_cost_micro_usd = stated;
+        self.fact.compared_micro_usd = stated.and(price);
         self.fact.provider_call_id = self.collector.provider_call_id();
         self.fact.latency_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tracing::Instrument as _;
-use weftwork_types::MessageId;
+use uuid::Uuid;
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::event::{AiEvent, ToolCallPart};
@@ -25,7 +25,8 @@ use weftwork_types::port::{
     Attempts, CallContext, CallKey, CallKind, CallResult, Intent, Journal, JournalError, Opened,
 };
 use weftwork_types::tool::Effect;
-use weftwork_types::usage::{Tokens, Usage, UsageFact};
+use weftwork_types::usage::{Tokens, Usage, UsageFact, UsageStatus};
+use weftwork_types::{InvocationId, MessageId};
 
 /// Version of the journal record of a model call.
 const RECORD_VERSION: u64 = 1;
@@ -240,7 +241,7 @@ impl ModelCaller {
             if let Some(mut cached) = cache.get(cache_key, ctx.clock.elapsed()) {
                 cached.message.id.clone_from(&message);
                 let call = CallInfo::new(key, message, model, request);
-                let bill = Bill::new(call.without_attempt(model.info(), ctx), ctx);
+                let bill = Bill::new(call.without_attempt(model.info(), cached.tokens, ctx), ctx);
                 return self.give_cached(cached, bill, key, ctx).await;
             }
         }
@@ -426,7 +427,32 @@ fn reuse(name: &str, value: &Value, ctx: &CallContext) -> Result<ChatResponse, M
     }
     show(&record.response.message, name, ctx);
     ctx.ledger.record(&record.usage);
+    ctx.ledger.record(&reused_fact(record.usage, ctx));
     Ok(record.response)
+}
+
+/// Returns the fact of a call whose answer is that of a recorded one, given the fact of that one.
+fn reused_fact(recorded: UsageFact, ctx: &CallContext) -> UsageFact {
+    let saved_micro_usd = match recorded.attempt {
+        0 => recorded.saved_micro_usd,
+        _ => recorded.cost_micro_usd,
+    };
+    UsageFact {
+        invocation_id: InvocationId::from_uuid(Uuid::from_u128(ctx.clock.unique())),
+        attempt: 0,
+        status: UsageStatus::Ok,
+        error_code: None,
+        tokens: Tokens::default(),
+        cost_micro_usd: Some(0),
+        provider_cost_micro_usd: None,
+        compared_micro_usd: None,
+        saved_micro_usd,
+        provider_call_id: None,
+        started_at: ctx.clock.now(),
+        latency_ms: 0,
+        first_token_ms: None,
+        ..recorded
+    }
 }
 
 /// Emits the events of an answer that was given before.

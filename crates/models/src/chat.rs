@@ -261,6 +261,11 @@ pub enum ChatEvent {
 }
 
 impl ChatEvent {
+    /// Returns `true` for a part of the answer, which is text, reasoning or a tool call.
+    pub(crate) fn is_part(&self) -> bool {
+        !matches!(self, Self::Usage(_) | Self::Cost(_) | Self::Finish { .. })
+    }
+
     /// Returns the index of the call of a fragment, and the fragment of its arguments.
     pub(crate) fn args(&self) -> Option<(usize, &str)> {
         match self {

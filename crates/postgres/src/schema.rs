@@ -19,8 +19,11 @@ pub(crate) struct Formats {
 }
 
 /// The formats of this program.
-pub(crate) const FORMATS: Formats =
-    Formats { oldest: 11, created: include_str!("schema.sql"), migrations: &[] };
+pub(crate) const FORMATS: Formats = Formats {
+    oldest: 11,
+    created: include_str!("schema.sql"),
+    migrations: &[include_str!("schema/12.sql")],
+};
 
 /// Returns `true` for a schema name that needs no quotes and is not reserved by Postgres.
 pub(crate) fn is_name(schema: &str) -> bool {

@@ -22,8 +22,11 @@ pub(crate) struct Formats {
 }
 
 /// The formats of this program.
-pub(crate) const FORMATS: Formats =
-    Formats { oldest: 16, created: include_str!("schema.sql"), migrations: &[] };
+pub(crate) const FORMATS: Formats = Formats {
+    oldest: 16,
+    created: include_str!("schema.sql"),
+    migrations: &[include_str!("schema/17.sql")],
+};
 
 impl Formats {
     /// The newest format.

@@ -5,7 +5,7 @@ use crate::open;
 use crate::row::At;
 use crate::store::SqliteStore;
 use crate::table::{
-    block, checkpoints, interrupts, items, log, pieces, runs, sequences, threads, usage,
+    bill, block, checkpoints, interrupts, items, log, pieces, runs, sequences, threads, usage,
 };
 use rusqlite::{Connection, Row};
 use std::fmt::Display;
@@ -110,6 +110,8 @@ const TABLES: &[(&str, Read)] = &[
         interrupts::read(row, &owner("interrupts", row)?.1).map(drop)
     }),
     ("SELECT * FROM usage", |row| usage::read(row).map(drop)),
+    ("SELECT * FROM model_calls", |row| bill::read(row).map(drop)),
+    ("SELECT * FROM receipts", |row| bill::read_receipt(row).map(drop)),
     ("SELECT * FROM items", |row| items::read(row).map(drop)),
     ("SELECT * FROM effects", |row| sequences::read(row).map(drop)),
     (

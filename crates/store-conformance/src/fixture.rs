@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use weftwork_store::Store;
 use weftwork_store::{CheckpointBatch, NewCheckpoint, NewPending, Pending};
 use weftwork_store::{Claim, Commit, NewRun, UsageRow, WorkerRow};
-use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::caller::{CallOrigin, Caller, GraphCaller};
 use weftwork_types::canonical;
 use weftwork_types::event::AiEvent;
 use weftwork_types::interrupt::{Answer, Ask, Interrupt};
@@ -200,13 +201,14 @@ pub(super) async fn record(store: &dyn Store, claim: &Claim, calls: Vec<CallReco
 }
 
 pub(super) fn fact(invocation: &str, run: &str, started_at: i64) -> UsageRow {
+    let graph = GraphCaller {
+        caller: caller(),
+        run: RunId::new(run).expect("an id"),
+        graph: "test:graph".to_owned(),
+        graph_version: "1".to_owned(),
+    };
     UsageRow {
-        caller: GraphCaller {
-            caller: caller(),
-            run: RunId::new(run).expect("an id"),
-            graph: "test:graph".to_owned(),
-            graph_version: "1".to_owned(),
-        },
+        caller: graph.into(),
         fact: UsageFact {
             invocation_id: InvocationId::new(invocation).expect("an id"),
             attempt: 1,
@@ -220,6 +222,16 @@ pub(super) fn fact(invocation: &str, run: &str, started_at: i64) -> UsageRow {
             prompt_hash: canonical::hash_bytes(b"prompt"),
             started_at: Timestamp(started_at),
             latency_ms: 5,
+            provider_cost_micro_usd: None,
+            compared_micro_usd: None,
+            saved_micro_usd: None,
+            first_token_ms: None,
         },
     }
+}
+
+/// A fact of a call outside of runs.
+pub(super) fn program_fact(invocation: &str, started_at: i64) -> UsageRow {
+    let caller = CallOrigin::Program(Arc::new(caller()));
+    UsageRow { caller, ..fact(invocation, "none", started_at) }
 }

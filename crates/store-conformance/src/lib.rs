@@ -21,6 +21,7 @@
 //! ```
 #![expect(clippy::expect_used, reason = "a failing case panics with the reason")]
 
+mod bill;
 mod blobs;
 mod checkpoints;
 mod claims;
@@ -48,6 +49,7 @@ mod transfer;
 mod usage;
 mod wakes;
 
+pub use bill::{bill_of_a_run, facts_of_a_run};
 pub use dump::{dump, dump_checkpoints};
 
 use std::sync::Arc;
@@ -232,6 +234,12 @@ cases! { $
     sequences::records_of_a_thread_are_deleted_with_it,
     usage::a_fact_is_recorded_once,
     usage::facts_outlive_their_thread,
+    bill::facts_are_moved_once,
+    bill::a_paid_attempt_has_one_receipt,
+    bill::a_call_outside_of_runs_has_no_run,
+    bill::facts_are_moved_after_their_thread,
+    bill::usage_is_summed_by_group_and_period,
+    bill::another_organisation_has_another_bill,
     transfer::a_whole_thread_has_everything_in_order,
     transfer::a_thread_goes_whole_to_another_store_and_back,
     transfer::a_thread_that_was_put_goes_on,

@@ -16,6 +16,7 @@
 
 pub mod approval;
 pub mod artifact;
+mod bill;
 mod checkpoint;
 pub mod columns;
 mod execution_order;
@@ -34,6 +35,10 @@ mod table;
 pub mod thread;
 mod transfer;
 
+pub use bill::{
+    MOVED_AT_ONCE, Period, QUARTER_MS, ReadBill, Receipt, ReceiptSource, ReceiptUnit, UsageGroup,
+    UsageSum, UsageTotal, WriteBill, agent_of, move_all_usage,
+};
 pub use checkpoint::{
     Body, CheckpointBatch, CheckpointNamespace, CheckpointStore, FoundCheckpoint, NewCheckpoint,
     NewPending, Pending, ReadCheckpoints, WriteCheckpoints,

@@ -4,7 +4,7 @@ use crate::sequence::SequenceWrite;
 use crate::thread::Metadata;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use weftwork_types::caller::{Caller, GraphCaller};
+use weftwork_types::caller::{CallOrigin, Caller};
 use weftwork_types::event::{AiEvent, Piece, Position};
 use weftwork_types::interrupt::{Answer, Interrupt};
 use weftwork_types::port::CallRecord;
@@ -383,11 +383,26 @@ impl WorkerRow {
     }
 }
 
-/// Usage of one attempt of a model call, with its billing identity.
+/// Usage of one attempt of a model call, with its billing identity: a row of the table of model
+/// calls, once it is moved there ([`WriteBill`](crate::WriteBill)).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsageRow {
-    /// Billing identity, run and graph.
-    pub caller: GraphCaller,
+    /// Billing identity, with the run and graph if the call was made in one.
+    pub caller: CallOrigin,
     /// Usage fact.
     pub fact: UsageFact,
+}
+
+impl UsageRow {
+    /// Returns the run in which the call was made, if it was made in one.
+    #[must_use]
+    pub fn run(&self) -> Option<&RunId> {
+        self.caller.run().map(|caller| &caller.run)
+    }
+
+    /// Returns the subject of the bill: the run, or the invocation outside of runs.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        self.run().map_or(self.fact.invocation_id.as_str(), RunId::as_str)
+    }
 }

@@ -2,6 +2,7 @@
 
 #[cfg(doc)]
 use crate::StoreError;
+use crate::bill::{ReadBill, WriteBill};
 use crate::checkpoint::CheckpointStore;
 use crate::items::ItemTable;
 use crate::mailbox::ActivityCounts;
@@ -481,6 +482,8 @@ pub trait Store:
     + JournalRead
     + ReadUsage
     + WriteUsage
+    + ReadBill
+    + WriteBill
     + Workers
     + CheckpointStore
     + ExportThreads

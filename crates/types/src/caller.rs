@@ -31,13 +31,46 @@ pub struct GraphCaller {
     pub graph_version: String,
 }
 
-/// Origin of a model or tool call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Origin of a model or tool call. Stored as the billing identity itself, which has a run or none.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "StoredOrigin")]
 pub enum CallOrigin {
     /// A program, outside of graphs.
     Program(Arc<Caller>),
     /// A run of a graph.
     Run(Arc<GraphCaller>),
+}
+
+/// The stored form of a [`CallOrigin`].
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum StoredOrigin {
+    Run(GraphCaller),
+    Program(Caller),
+}
+
+impl From<StoredOrigin> for CallOrigin {
+    fn from(stored: StoredOrigin) -> Self {
+        match stored {
+            StoredOrigin::Run(caller) => caller.into(),
+            StoredOrigin::Program(caller) => Self::Program(Arc::new(caller)),
+        }
+    }
+}
+
+impl From<GraphCaller> for CallOrigin {
+    fn from(caller: GraphCaller) -> Self {
+        Self::Run(Arc::new(caller))
+    }
+}
+
+impl Serialize for CallOrigin {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Program(caller) => caller.serialize(serializer),
+            Self::Run(caller) => caller.serialize(serializer),
+        }
+    }
 }
 
 impl CallOrigin {
@@ -84,5 +117,29 @@ impl Caller {
             request: RequestId::new(request.as_ref())?,
             trace: TraceId::new(request.as_ref())?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_stored_as_its_billing_identity() {
+        let caller = Caller::local("request").expect("an id");
+        let graph = GraphCaller {
+            caller: caller.clone(),
+            run: RunId::new("run").expect("an id"),
+            graph: "test:graph".to_owned(),
+            graph_version: "1".to_owned(),
+        };
+        let stored = serde_json::json!(graph);
+        for origin in [CallOrigin::Program(Arc::new(caller)), graph.into()] {
+            let read: CallOrigin =
+                serde_json::from_value(serde_json::json!(origin)).expect("reads");
+            assert_eq!(read, origin);
+        }
+        let read: CallOrigin = serde_json::from_value(stored).expect("an earlier record");
+        assert_eq!(read.run().map(|caller| caller.run.as_str()), Some("run"));
     }
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 pub struct UsageFact {
     /// Id of the attempt, unique.
     pub invocation_id: InvocationId,
-    /// Number of the attempt within its call, from 1; 0 for an answer of the response cache, which
-    /// used nothing.
+    /// Number of the attempt within its call, from 1; 0 for an answer of the response cache or of the
+    /// journal, which used nothing.
     pub attempt: u32,
     /// Provider, such as `openai` or `local`.
     pub provider: String,
@@ -28,9 +28,21 @@ pub struct UsageFact {
     pub error_code: Option<String>,
     /// Token counts.
     pub tokens: Tokens,
-    /// Cost in millionths of a US dollar, if known.
+    /// Cost in millionths of a US dollar, if known: that of the provider, or else that of the price
+    /// table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_micro_usd: Option<u64>,
+    /// Cost that the provider stated, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_cost_micro_usd: Option<u64>,
+    /// Cost by the price table, if the provider stated a cost and the price is known; see
+    /// [`price_micro_usd`](Self::price_micro_usd).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared_micro_usd: Option<u64>,
+    /// Cost of the answer that this call got without an attempt, from the response cache or the
+    /// journal, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved_micro_usd: Option<u64>,
     /// Call id assigned by the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_call_id: Option<String>,
@@ -40,6 +52,27 @@ pub struct UsageFact {
     pub started_at: Timestamp,
     /// Duration in milliseconds.
     pub latency_ms: u64,
+    /// Time from the start to the first part of the answer, in milliseconds, if one came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_token_ms: Option<u64>,
+}
+
+impl UsageFact {
+    /// Returns the cost by the price table, whatever the provider stated; `None` if the price is
+    /// unknown.
+    #[must_use]
+    pub fn price_micro_usd(&self) -> Option<u64> {
+        match self.provider_cost_micro_usd {
+            Some(_) => self.compared_micro_usd,
+            None => self.cost_micro_usd,
+        }
+    }
+
+    /// Returns `true` if the attempt used something that is paid for.
+    #[must_use]
+    pub fn is_paid(&self) -> bool {
+        self.tokens.total() > 0 || self.cost_micro_usd.is_some_and(|cost| cost > 0)
+    }
 }
 
 /// The result of an attempt.
@@ -367,6 +400,10 @@ mod tests {
             prompt_hash: crate::canonical::hash_bytes(b"p"),
             started_at: Timestamp(0),
             latency_ms: 0,
+            provider_cost_micro_usd: None,
+            compared_micro_usd: None,
+            saved_micro_usd: None,
+            first_token_ms: None,
         };
         let mut count = UsageCount::default();
         for id in [1, 2, 1] {

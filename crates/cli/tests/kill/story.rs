@@ -211,7 +211,8 @@ impl Snapshot {
             events.push(stored.into_iter().map(|one| (one.seq, one.event)).collect());
         }
         let usage = store.usage_of_thread(&who, thread).await?;
-        let bills = usage.into_iter().map(|row| Bill {
+        let attempts = usage.into_iter().filter(|row| row.fact.attempt > 0);
+        let bills = attempts.map(|row| Bill {
             prompt: row.fact.prompt_hash.to_string(),
             answered: row.fact.status == UsageStatus::Ok,
         });

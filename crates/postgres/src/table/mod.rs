@@ -1,6 +1,7 @@
 //! Tables, one per file: the implementation of the store traits.
 
 mod accept;
+mod bill;
 mod calls;
 mod checkpoint_write;
 mod checkpoints;

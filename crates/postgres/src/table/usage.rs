@@ -69,7 +69,7 @@ pub(crate) fn record(org: &OrgId, usage: &UsageRow) -> Result<Ask> {
                VALUES ($1, $2, $3, $4, $5, $6)
                ON CONFLICT (org, invocation) DO NOTHING";
     let invocation = text(&usage.fact.invocation_id);
-    let run = text(&usage.caller.run);
+    let run = usage.run().map(text);
     let caller = json(&usage.caller)?;
     let fact = json(&usage.fact)?;
     Ok(ask!(sql, text(org), invocation, run, usage.fact.started_at.0, caller, fact))

@@ -43,7 +43,8 @@ proptest! {
         }
         let principals = [principal(0), principal(1)];
         let left = |store| {
-            (block_on(dump(store, &principals)).expect("reads"), block_on(keep::dump(store, &principals)))
+            let dumped = block_on(dump(store, &principals)).expect("reads");
+            (dumped, block_on(keep::dump(store, &principals)), block_on(ops::bill(store)))
         };
         let [in_memory, in_file, in_postgres] = stores.map(left);
         prop_assert_eq!(&in_memory, &in_file);

@@ -134,7 +134,8 @@ fn usage() -> UsageRow {
             run: at("t", "r1").run,
             graph: "test:graph".to_owned(),
             graph_version: "1".to_owned(),
-        },
+        }
+        .into(),
         fact: UsageFact {
             invocation_id: InvocationId::new("i").expect("an id"),
             attempt: 1,
@@ -148,6 +149,10 @@ fn usage() -> UsageRow {
             prompt_hash: canonical::hash_bytes(b"prompt"),
             started_at: Timestamp(4),
             latency_ms: 5,
+            provider_cost_micro_usd: None,
+            compared_micro_usd: None,
+            saved_micro_usd: None,
+            first_token_ms: None,
         },
     }
 }

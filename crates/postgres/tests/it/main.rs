@@ -2,6 +2,7 @@
 //! restarts of the database.
 #![expect(clippy::expect_used, reason = "a failing test panics with the reason")]
 
+mod bill;
 mod cluster;
 mod differential;
 mod disk;

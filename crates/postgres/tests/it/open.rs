@@ -34,9 +34,9 @@ fn many_may_open_at_once() {
 fn a_newer_or_older_format_is_refused() {
     let schema = Schema::new("newer");
     drop(schema.open());
-    schema.script("UPDATE meta SET value = 13");
+    schema.script("UPDATE meta SET value = 14");
     let error = refused(&address(), &schema);
-    assert!(matches!(error, StoreError::Newer { found: 12, known: 11, .. }), "{error}");
+    assert!(matches!(error, StoreError::Newer { found: 13, known: 12, .. }), "{error}");
     schema.script("UPDATE meta SET value = 11");
     let error = refused(&address(), &schema);
     assert!(matches!(error, StoreError::Older { found: 10, oldest: 11, .. }), "{error}");

@@ -76,6 +76,10 @@ async fn call(ctx: &Ctx, kind: CallKind, nth: usize) -> NodeResult<()> {
         prompt_hash: hash(&serde_json::json!(nth)),
         started_at: calls.clock.now(),
         latency_ms: 1,
+        provider_cost_micro_usd: None,
+        compared_micro_usd: None,
+        saved_micro_usd: None,
+        first_token_ms: None,
     };
     calls.ledger.record(&fact);
     Ok(())

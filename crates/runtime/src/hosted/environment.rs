@@ -132,7 +132,8 @@ struct RunLedger {
 
 impl Ledger for RunLedger {
     fn record(&self, fact: &UsageFact) {
-        let row = UsageRow { caller: GraphCaller::clone(&self.caller), fact: fact.clone() };
+        let row =
+            UsageRow { caller: CallOrigin::Run(Arc::clone(&self.caller)), fact: fact.clone() };
         // No commit follows: the fact is written on its own, so that what was paid is billed.
         if let Err(row) = self.log.bill(Arc::new(row)) {
             self.late.record(&self.who, Arc::unwrap_or_clone(row));

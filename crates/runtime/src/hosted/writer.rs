@@ -451,6 +451,9 @@ impl Writer {
             }
         };
         self.started.get_or_init(|| at);
+        if billed > 0 {
+            self.context.ledger.stored();
+        }
         if further {
             // The run got past the place at which its workers died: the next suspect may start.
             self.hold(None);

@@ -5,7 +5,7 @@ use super::executor_wrapper::ExecutorWrapper;
 use super::mailboxes::Mailboxes;
 use super::remote_servers::RemoteServers;
 use super::slots::Slots;
-use super::{queue, recovery, remote_deletions, wakes};
+use super::{bill, queue, recovery, remote_deletions, wakes};
 use crate::context::WorkerContext;
 use crate::dependencies::{DependencyError, MakeDependencies, Provided};
 use crate::graph_source::GraphSource;
@@ -368,6 +368,7 @@ impl RuntimeBuilder {
             projections: Arc::default(),
             ends: watch::Sender::new(0),
         });
+        tokio::spawn(bill::move_usage(Arc::downgrade(&inner)));
         tokio::spawn(queue::cancel_requested_runs(Arc::downgrade(&inner)));
         if self.runs_max < usize::MAX {
             tokio::spawn(queue::begin_waiting_runs(Arc::downgrade(&inner)));

@@ -6,6 +6,7 @@ use super::remote_servers::RemoteServers;
 use super::slots::Slots;
 use crate::context::WorkerContext;
 use crate::graph_source::{GraphSource, ListedGraph, SourcedGraph, unversioned};
+use crate::ledger::ProgramLedger;
 use crate::modes::Projections;
 use crate::origin::{HistoryReader, Origins};
 use crate::worker::Heartbeat;
@@ -15,7 +16,8 @@ use tokio::sync::watch;
 use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{NewRun, Store, StoreError, invariants};
-use weftwork_types::port::{Clock, Dependencies};
+use weftwork_types::caller::{CallOrigin, Caller};
+use weftwork_types::port::{Clock, Dependencies, Ledger};
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId};
 
@@ -75,6 +77,8 @@ pub(super) struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.slots.notify();
+        // The task that moves usage ends.
+        self.context.ledger.stored();
     }
 }
 
@@ -109,6 +113,17 @@ impl Runtime {
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.context.store
+    }
+
+    /// Returns the ledger for calls of a program outside of runs, such as one that makes a title. Its
+    /// facts are written to the store, and from there to the bill, as those of runs are.
+    #[must_use]
+    pub fn ledger(&self, principal: &Principal, caller: Caller) -> Arc<dyn Ledger> {
+        Arc::new(ProgramLedger {
+            ledger: self.0.context.ledger.clone(),
+            principal: principal.clone(),
+            origin: CallOrigin::Program(Arc::new(caller)),
+        })
     }
 
     /// Id of this runtime as a worker of its store.

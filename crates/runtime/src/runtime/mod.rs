@@ -2,6 +2,7 @@
 
 mod activities;
 mod admission;
+mod bill;
 mod builder;
 mod cancel;
 mod core;

@@ -337,6 +337,10 @@ async fn once(ctx: Ctx) -> NodeResult<LogUpdate> {
         prompt_hash: hash(&json!("prompt")),
         started_at: Timestamp(1),
         latency_ms: 5,
+        provider_cost_micro_usd: None,
+        compared_micro_usd: None,
+        saved_micro_usd: None,
+        first_token_ms: None,
     };
     calls.ledger.record(&fact);
     calls.emit.emit(AiEvent::UsageReport { fact, message: None });

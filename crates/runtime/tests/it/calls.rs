@@ -545,6 +545,10 @@ fn fact(n: i64) -> UsageFact {
         prompt_hash: hash(&json!("prompt")),
         started_at: Timestamp(n),
         latency_ms: 5,
+        provider_cost_micro_usd: None,
+        compared_micro_usd: None,
+        saved_micro_usd: None,
+        first_token_ms: None,
     }
 }
 

@@ -249,6 +249,14 @@ ImportThreads {
 WriteUsage {
     fn record_usage<'a>(who: &'a Principal, usage: UsageRow) -> ();
 }
+WriteBill {
+    fn move_usage<'a>(limit: usize) -> usize;
+}
+ReadBill {
+    fn model_calls<'a>(who: &'a Principal, subject: &'a str) -> Vec<UsageRow>;
+    fn receipts<'a>(who: &'a Principal, subject: &'a str) -> Vec<Receipt>;
+    fn usage_totals<'a>(who: &'a Principal, period: Period) -> Vec<UsageTotal>;
+}
 Workers {
     fn retire<'a>(worker: &'a WorkerId) -> ();
 } => by hand {

@@ -20,13 +20,16 @@ const OLDEST: &str = include_str!("../../tests/it/formats/16.sql");
 const NEXT: Formats = Formats {
     oldest: FORMATS.oldest,
     created: FORMATS.created,
-    migrations: &["
+    migrations: &[
+        FORMATS.migrations[0],
+        "
         ALTER TABLE threads ADD COLUMN label TEXT;
         UPDATE threads SET label = upper(id);
         CREATE TABLE marks (org TEXT NOT NULL, thread TEXT NOT NULL, mark BLOB NOT NULL) STRICT;
         INSERT INTO marks SELECT org, id, zeroblob(9000) FROM threads;
         CREATE INDEX marks_by_thread ON marks (org, thread);
-        UPDATE checkpoint_rows SET body = CAST(body || x'01' AS BLOB);"],
+        UPDATE checkpoint_rows SET body = CAST(body || x'01' AS BLOB);",
+    ],
 };
 
 /// Environment variable with the file that a process opens before it is killed.
@@ -128,10 +131,10 @@ fn the_next_format_is_reached_with_all_rows_and_refused_by_the_program_before() 
     let after = open_with(&path, &NEXT).expect("migrates");
     assert_eq!(rows(&after, "SELECT count(*) FROM runs"), Ok(runs));
     assert_eq!(rows(&after, "SELECT count(*) FROM threads WHERE label = upper(id)"), Ok(5));
-    assert_eq!(rows(&after, "SELECT value FROM meta WHERE key = 'format'"), Ok(17));
+    assert_eq!(rows(&after, "SELECT value FROM meta WHERE key = 'format'"), Ok(18));
     close(after);
     let error = open_with(&path, &FORMATS).expect_err("is newer");
-    assert!(matches!(error, StoreError::Newer { found: 17, known: 16, .. }), "{error}");
+    assert!(matches!(error, StoreError::Newer { found: 18, known: 17, .. }), "{error}");
 }
 
 fn is_full() -> bool {

@@ -55,7 +55,7 @@ fn by_payer<'a>(
     claim: &Claim,
     usage: &'a [Arc<UsageRow>],
 ) -> (Cow<'a, [Arc<UsageRow>]>, Vec<Arc<UsageRow>>) {
-    let own = |row: &Arc<UsageRow>| row.caller.run == claim.at.run;
+    let own = |row: &Arc<UsageRow>| row.run() == Some(&claim.at.run);
     if usage.iter().all(own) {
         return (Cow::Borrowed(usage), Vec::new());
     }

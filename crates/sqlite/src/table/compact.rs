@@ -81,7 +81,7 @@ impl From<Call<'_>> for CallRecord {
 
 /// A usage fact: caller and graph, if they differ from those of the run's row; graph version; the
 /// fact itself, with input tokens, output tokens and the estimated flag as one tuple, and at the
-/// end the cached and the reasoning tokens, if there are any.
+/// end the rest of the account, if there is any.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Fact<'a>(
     Option<Cow<'a, Caller>>,
@@ -102,19 +102,31 @@ pub(crate) struct Fact<'a>(
     #[serde(default, skip_serializing_if = "Parts::are_none")] Parts,
 );
 
-/// Parts of the tokens: read from a cache, spent on reasoning, written to a cache.
+/// Parts of the tokens: read from a cache, spent on reasoning, written to a cache. Then the time to the
+/// first token, and the costs besides that of the fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct Parts(u64, u64, #[serde(default, skip_serializing_if = "is_zero")] u64);
+struct Parts(
+    u64,
+    u64,
+    #[serde(default)] u64,
+    #[serde(default)] Option<u64>,
+    #[serde(default, skip_serializing_if = "Costs::are_none")] Costs,
+);
 
-impl Parts {
+/// Costs: stated by the provider, by the price table beside it, saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Costs(Option<u64>, Option<u64>, Option<u64>);
+
+impl Costs {
     fn are_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
+impl Parts {
+    fn are_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The billing identity in the row of a run.
@@ -143,10 +155,11 @@ impl Payer {
     }
 
     /// Converts a usage fact to its compact form.
-    pub(crate) fn shorten<'a>(&self, usage: &'a UsageRow) -> Fact<'a> {
-        let UsageRow { caller, fact } = usage;
+    pub(crate) fn shorten<'a>(&self, caller: &'a GraphCaller, fact: &'a UsageFact) -> Fact<'a> {
         let same = self.caller().is_ok_and(|own| caller.caller == *own);
         let Tokens { input, output, estimated, cached, cache_written, reasoning } = fact.tokens;
+        let costs =
+            Costs(fact.provider_cost_micro_usd, fact.compared_micro_usd, fact.saved_micro_usd);
         Fact(
             (!same).then_some(Cow::Borrowed(&caller.caller)),
             (caller.graph != self.graph).then_some(Cow::Borrowed(&caller.graph)),
@@ -163,7 +176,7 @@ impl Payer {
             fact.prompt_hash,
             fact.started_at,
             fact.latency_ms,
-            Parts(cached, reasoning, cache_written),
+            Parts(cached, reasoning, cache_written, fact.first_token_ms, costs),
         )
     }
 
@@ -180,7 +193,8 @@ impl Payer {
                 .clone(),
         };
         let (input, output, estimated) = tokens;
-        let Parts(cached, reasoning, cache_written) = parts;
+        let Parts(cached, reasoning, cache_written, first_token_ms, costs) = parts;
+        let Costs(provider_cost_micro_usd, compared_micro_usd, saved_micro_usd) = costs;
         let caller = GraphCaller {
             caller,
             run: run.clone(),
@@ -196,11 +210,15 @@ impl Payer {
             error_code: error_code.map(Cow::into_owned),
             tokens: Tokens { input, output, estimated, cached, cache_written, reasoning },
             cost_micro_usd: cost,
+            provider_cost_micro_usd,
+            compared_micro_usd,
+            saved_micro_usd,
             provider_call_id: call_id.map(Cow::into_owned),
             prompt_hash,
             started_at,
             latency_ms,
+            first_token_ms,
         };
-        Ok(UsageRow { caller, fact })
+        Ok(UsageRow { caller: caller.into(), fact })
     }
 }

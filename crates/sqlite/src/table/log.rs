@@ -3,6 +3,7 @@
 
 use crate::error::Done;
 use crate::row::{self, At};
+use crate::table::bill;
 use crate::table::compact::{Call, Fact, Payer};
 use rusqlite::{Connection, Row, params};
 use std::sync::Arc;
@@ -100,7 +101,10 @@ pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
     let Entry { at, head, calls, usage, events } = new;
     let first = end.seq + 1;
     let last = end.after(events.len());
-    let usage = usage.map(|(payer, facts)| facts.iter().map(|fact| payer.shorten(fact)));
+    // All of these facts are of the run.
+    let usage = usage.map(|(payer, rows)| {
+        rows.iter().filter_map(|row| Some(payer.shorten(row.caller.run()?, &row.fact)))
+    });
     let usage: Vec<_> = usage.into_iter().flatten().collect();
     let sql = "INSERT INTO log (place, first_seq, last_seq, at, head, calls, usage, events)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -115,6 +119,9 @@ pub(crate) fn add(conn: &Connection, end: End, new: Entry<'_>) -> Done<u64> {
         some(&events.iter().map(StoredForm).collect::<Vec<_>>())?,
     ];
     row::execute(conn, sql, values)?;
+    if !usage.is_empty() {
+        bill::enqueue_log(conn, last.position)?;
+    }
     Ok(first)
 }
 

@@ -2,6 +2,7 @@
 //! transaction.
 
 pub(crate) mod accept;
+pub(crate) mod bill;
 pub(crate) mod block;
 pub(crate) mod calls;
 pub(crate) mod checkpoint_write;

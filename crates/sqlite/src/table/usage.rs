@@ -1,6 +1,7 @@
 use crate::error::Done;
 use crate::row;
 use crate::store::SqliteStore;
+use crate::table::bill;
 use crate::table::log::{self, of_runs};
 use crate::table::threads;
 use rusqlite::{Connection, Row, params};
@@ -80,11 +81,12 @@ fn both(conn: &Connection, logged: &str, direct: &str, key: &[&str; 2]) -> Done<
 }
 
 /// Copies the usage in the logs of a thread to the table, where it is retained when the logs are
-/// deleted.
+/// deleted, and from where the rest of it is moved to the bill.
 pub(crate) fn outlive(conn: &Connection, org: &OrgId, thread: &ThreadId) -> Done<()> {
     let key = params![org.as_str(), thread.as_str()];
     let logged = row::all(conn, LOGGED, key, log::usage)?;
-    logged.iter().flatten().try_for_each(|usage| record(conn, org, usage))
+    logged.iter().flatten().try_for_each(|usage| record(conn, org, usage))?;
+    bill::dequeue_logs(conn, org, thread)
 }
 
 /// Records a usage fact, unless it is already recorded.
@@ -95,13 +97,15 @@ pub(crate) fn record(conn: &Connection, org: &OrgId, usage: &UsageRow) -> Done<(
     let values = params![
         org.as_str(),
         usage.fact.invocation_id.as_str(),
-        usage.caller.run.as_str(),
+        usage.run().map(RunId::as_str),
         usage.fact.started_at.0,
         row::json(&usage.caller)?,
         row::json(&usage.fact)?,
     ];
-    row::execute(conn, sql, values)?;
-    Ok(())
+    match row::execute(conn, sql, values)? {
+        0 => Ok(()),
+        _ => bill::enqueue(conn, org, &usage.fact.invocation_id),
+    }
 }
 
 pub(crate) fn read(row: &Row<'_>) -> Done<UsageRow> {

@@ -259,7 +259,7 @@ fn a_locked_file_is_named_with_the_time_waited() {
 #[test]
 fn a_full_file_loses_nothing() {
     let folder = filled();
-    let limit = Options { size_bytes_max: Some(300_000), ..Options::default() };
+    let limit = Options { size_bytes_max: Some(340_000), ..Options::default() };
     let store = open(&folder, &limit);
     let claim = begin_next(&store);
     let who = Principal::local();

@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a failing test panics with the reason")]
 
 mod batch;
+mod bill;
 mod claim_cache;
 mod differential;
 mod files;

@@ -3,6 +3,7 @@
 //! An operation is a function of [`Tables`], which a [`Backend`] executes: [`Locked`] on all tables of
 //! a store in memory, [`rows`](crate::rows) on the part that the `Scope` of the operation names.
 
+pub(crate) mod bill;
 mod checkpoints;
 mod commit;
 mod items;
@@ -134,6 +135,7 @@ pub struct Tables {
     /// Run of each idempotency key.
     pub(crate) keys: BTreeMap<(OrgId, String), RunRef>,
     pub(crate) usage: BTreeMap<(OrgId, InvocationId), UsageRow>,
+    pub(crate) bill: bill::Bill,
     pub(crate) workers: BTreeMap<WorkerId, WorkerRow>,
     pub(crate) checkpoints: checkpoints::Checkpoints,
     pub(crate) items: crate::items::Tables,
@@ -192,11 +194,6 @@ impl Tables {
         let index =
             thread.runs.iter().position(|run| run.row.new.at.run == at.run).ok_or_else(missing)?;
         Ok((thread, index))
-    }
-
-    fn bill(&mut self, who: &Principal, usage: UsageRow) {
-        let key = (who.org.clone(), usage.fact.invocation_id.clone());
-        self.usage.entry(key).or_insert(usage);
     }
 
     fn is_alive(&self, worker: &WorkerId, now: Timestamp) -> bool {

@@ -284,7 +284,8 @@ pub(super) fn usage(
     org: &OrgId,
     wanted: impl Fn(&RunId) -> bool,
 ) -> Vec<UsageRow> {
-    let rows = tables.usage.iter().filter(|((o, _), row)| o == org && wanted(&row.caller.run));
+    let rows =
+        tables.usage.iter().filter(|((o, _), row)| o == org && row.run().is_some_and(&wanted));
     let mut rows: Vec<_> = rows.map(|(_, row)| row.clone()).collect();
     rows.sort_by_key(|row| row.fact.started_at); // Stable: rows with equal times stay ordered by invocation.
     rows

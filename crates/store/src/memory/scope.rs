@@ -41,6 +41,10 @@ pub(crate) enum Need {
     Usage(OrgId, InvocationId),
     /// The usage facts of a run, without changes.
     UsageOfRun { org: OrgId, run: RunId },
+    /// The oldest facts that are not yet moved to the bill, and their rows there.
+    Unmoved { limit: usize },
+    /// The rows of an organisation in the bill, or those of a subject, without changes.
+    Bill { org: OrgId, subject: Option<String> },
     /// A blob, without changes.
     Blob { org: OrgId, hash: Hash },
     /// A layout, without changes.

@@ -100,8 +100,7 @@ fn put(tables: &mut Tables, who: &Principal, whole: ThreadExport) -> Result<()> 
     tables.checkpoints.put_batch(org, &id, whole.kept);
     tables.sequences.import(org, whole.records);
     for row in whole.usage {
-        let key = (org.clone(), row.fact.invocation_id.clone());
-        tables.usage.entry(key).or_insert(row);
+        tables.bill(org, row);
     }
     let mut thread = Thread { runs, interrupts: whole.interrupts, ..Thread::new(whole.thread) };
     whole.calls.into_iter().for_each(|call| thread.add_call(call));

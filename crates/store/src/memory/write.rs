@@ -94,7 +94,7 @@ impl<B: Backend> WriteRuns for TableStore<B> {
             let checkpoints = !batch.checkpoints.is_empty();
             let head = tables.checkpoints.put_batch(&who.org, &claim.at.thread, batch);
             for usage in std::mem::take(&mut commit.usage) {
-                tables.bill(who, Arc::unwrap_or_clone(usage));
+                tables.bill(&who.org, Arc::unwrap_or_clone(usage));
             }
             let (thread, index) = tables.run_mut(who, &claim.at)?;
             Ok(thread.commit(index, commit, Kept { checkpoints, head }))
@@ -320,7 +320,7 @@ impl<B: Backend> WriteUsage for TableStore<B> {
         let invocation = &usage.fact.invocation_id;
         let scope = partial_scope::<B>(|| Scope::of(Need::usage(&who.org, invocation)));
         self.backend.write(scope, move |tables| {
-            tables.bill(who, usage);
+            tables.bill(&who.org, usage);
             Ok(())
         })
     }

@@ -9,6 +9,7 @@ use crate::StoreError;
 use crate::checkpoint::{NewCheckpoint, NewPending, Pending};
 use crate::columns::to_json;
 use crate::items::ItemRow;
+use crate::memory::bill::{Bill, Place, Unmoved};
 use crate::memory::{Run, Tables, Thread};
 use crate::record::{RunRow, ThreadRow};
 use crate::sequence::{Content, Sequence};
@@ -48,6 +49,12 @@ pub(super) mod kind {
     pub(in super::super) const USAGE: u8 = b'u';
     /// A usage fact of a run.
     pub(in super::super) const USAGE_OF_RUN: u8 = b'v';
+    /// A usage fact that is not yet moved to the bill.
+    pub(in super::super) const UNMOVED: u8 = b'f';
+    /// An attempt in the bill.
+    pub(in super::super) const MODEL_CALL: u8 = b'd';
+    /// A receipt.
+    pub(in super::super) const RECEIPT: u8 = b'r';
     /// A worker.
     pub(in super::super) const WORKER: u8 = b'w';
     /// A blob.
@@ -147,9 +154,12 @@ pub(super) fn encode(tables: &Tables) -> Result<BTreeMap<Key, Value>> {
     encode_checkpoints(&mut rows, tables);
     for ((org, invocation), row) in &tables.usage {
         rows.insert(of_org(kind::USAGE, org).text(invocation), json(row)?);
-        let index = of_org(kind::USAGE_OF_RUN, org).text(&row.caller.run).text(invocation);
-        rows.insert(index, frame(&[]));
+        if let Some(run) = row.run() {
+            let index = of_org(kind::USAGE_OF_RUN, org).text(run).text(invocation);
+            rows.insert(index, frame(&[]));
+        }
     }
+    encode_bill(&mut rows, &tables.bill)?;
     for (id, row) in &tables.workers {
         rows.insert(Key::kind(kind::WORKER).text(id), json(row)?);
     }
@@ -169,6 +179,41 @@ pub(super) fn encode(tables: &Tables) -> Result<BTreeMap<Key, Value>> {
         rows.insert(key, json(&row)?);
     }
     Ok(rows)
+}
+
+/// Returns the beginning of the keys of a kind of rows in the bill of a subject.
+pub(super) fn of_subject(kind: u8, org: &OrgId, subject: &str) -> Key {
+    of_org(kind, org).text(subject)
+}
+
+pub(super) fn of_place(kind: u8, at: &Place) -> Key {
+    of_subject(kind, &at.org, &at.subject).text(&at.invocation)
+}
+
+fn encode_bill(rows: &mut BTreeMap<Key, Value>, bill: &Bill) -> Result<()> {
+    for Unmoved { started_at, org, invocation } in &bill.unmoved {
+        // The bit of the sign is inverted, so that keys have the order of times.
+        let time = started_at.0.cast_unsigned() ^ 1 << 63;
+        let key = Key::kind(kind::UNMOVED).number(time).text(org).text(invocation);
+        rows.insert(key, frame(&[]));
+    }
+    for (at, row) in &bill.model_calls {
+        rows.insert(of_place(kind::MODEL_CALL, at), json(row)?);
+    }
+    for (at, receipt) in &bill.receipts {
+        rows.insert(of_place(kind::RECEIPT, at), json(receipt)?);
+    }
+    Ok(())
+}
+
+/// Reads the key of a fact that is not yet moved.
+pub(super) fn read_unmoved(key: &Key) -> Result<Unmoved> {
+    let bad = || corrupt(key, "its key has another form");
+    let (_, mut parts) = key.parts();
+    let time = parts.number().ok_or_else(bad)?;
+    let org = parts.id().ok_or_else(bad)?;
+    let invocation = parts.id().ok_or_else(bad)?;
+    Ok(Unmoved { started_at: Timestamp((time ^ 1 << 63).cast_signed()), org, invocation })
 }
 
 fn encode_thread(
@@ -248,6 +293,10 @@ pub(super) fn decode(tables: &mut Tables, key: &Key, value: &[u8]) -> Result<()>
             tables.workers.insert(parts.id().ok_or_else(bad)?, read_json(key, value)?);
             return Ok(());
         }
+        kind::UNMOVED => {
+            tables.bill.unmoved.insert(read_unmoved(key)?);
+            return Ok(());
+        }
         kind::THREAD | kind::EVENT | kind::PIECES | kind::CALL | kind::CHECKPOINT | kind::OPEN => {
             let org = parts.id().ok_or_else(bad)?;
             let thread = parts.id().ok_or_else(bad)?;
@@ -259,6 +308,15 @@ pub(super) fn decode(tables: &mut Tables, key: &Key, value: &[u8]) -> Result<()>
     match kind {
         kind::USAGE => {
             tables.usage.insert((org, parts.id().ok_or_else(bad)?), read_json(key, value)?);
+        }
+        kind::MODEL_CALL | kind::RECEIPT => {
+            let subject = parts.text().ok_or_else(bad)?;
+            let at = Place { org, subject, invocation: parts.id().ok_or_else(bad)? };
+            if kind == kind::RECEIPT {
+                tables.bill.receipts.insert(at, read_json(key, value)?);
+            } else {
+                tables.bill.model_calls.insert(at, read_json(key, value)?);
+            }
         }
         kind::BLOB => {
             let hash = Hash(parts.fixed().ok_or_else(bad)?);

@@ -1,8 +1,12 @@
 //! Reads the rows of an operation into tables.
 
-use super::encode::{self, corrupt, decode, guard, kind, of_hash, of_org, of_sequence, of_thread};
+use super::encode::{
+    self, corrupt, decode, guard, kind, of_hash, of_org, of_place, of_sequence, of_subject,
+    of_thread,
+};
 use super::{Key, KeyRange, Order, Rows, Value};
 use crate::StoreError;
+use crate::memory::bill::Place;
 use crate::memory::scope::{Need, Scope};
 use crate::memory::{Tables, Thread};
 use crate::sequence::{Sequence, SequenceQuery};
@@ -99,6 +103,17 @@ impl<'r, R: Rows> Loader<'r, R> {
                 self.load_expected(of_org(kind::USAGE, org).text(invocation)).await
             }
             Need::UsageOfRun { org, run } => self.load_usage(org, run).await,
+            Need::Unmoved { limit } => self.load_unmoved(*limit).await,
+            Need::Bill { org, subject } => {
+                for kind in [kind::MODEL_CALL, kind::RECEIPT] {
+                    let start = match subject {
+                        Some(subject) => of_subject(kind, org, subject),
+                        None => of_org(kind, org),
+                    };
+                    self.load_prefix(start).await?;
+                }
+                Ok(())
+            }
             Need::Blob { org, hash } => self.load_keys(vec![of_hash(kind::BLOB, org, hash)]).await,
             Need::Layout { org, hash } => {
                 self.load_keys(vec![of_hash(kind::LAYOUT, org, hash)]).await
@@ -201,6 +216,25 @@ impl<'r, R: Rows> Loader<'r, R> {
             keys.push(of_org(kind::USAGE, org).text(invocation));
         }
         self.load_keys(keys).await
+    }
+
+    /// Loads the oldest facts that are not yet moved, and their rows in the bill, on which the
+    /// operation depends: another one may move them meanwhile.
+    async fn load_unmoved(&mut self, limit: usize) -> Result<()> {
+        let queue = self.scan_some(Key::kind(kind::UNMOVED).range(), limit).await?;
+        self.decode(&queue)?;
+        self.expected.extend(queue.into_iter().map(|(key, value)| (key, Some(value))));
+        let facts = self.tables.bill.unmoved.iter();
+        let facts = facts.map(|of| of_org(kind::USAGE, &of.org).text(&of.invocation)).collect();
+        self.load_keys(facts).await?;
+        let places: Vec<_> =
+            self.tables.usage.iter().map(|((org, _), row)| Place::of(org, row)).collect();
+        for kind in [kind::MODEL_CALL, kind::RECEIPT] {
+            for place in &places {
+                self.load_expected(of_place(kind, place)).await?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn load_sequence(

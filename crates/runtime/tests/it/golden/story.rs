@@ -164,7 +164,10 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     };
     let at = new.at.clone();
     store.create_run(&who, new, BTreeMap::new()).await.expect("accepted");
-    store.record_usage(&who, UsageRow { caller, fact: fact() }).await.expect("records");
+    store
+        .record_usage(&who, UsageRow { caller: caller.into(), fact: fact() })
+        .await
+        .expect("records");
     // One that is gone for long, and was speaking.
     let renewed_at = Timestamp(1);
     let expires_at = Timestamp(2);
@@ -223,5 +226,9 @@ fn fact() -> UsageFact {
         prompt_hash: hash(&json!("prompt")),
         started_at: Timestamp(1),
         latency_ms: 5,
+        provider_cost_micro_usd: None,
+        compared_micro_usd: None,
+        saved_micro_usd: None,
+        first_token_ms: None,
     }
 }

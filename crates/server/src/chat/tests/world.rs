@@ -173,6 +173,10 @@ impl World {
             prompt_hash: Hash([0; 32]),
             started_at: Timestamp(0),
             latency_ms: 1,
+            provider_cost_micro_usd: None,
+            compared_micro_usd: None,
+            saved_micro_usd: None,
+            first_token_ms: None,
         };
         self.log(AiEvent::UsageReport { fact, message: None });
     }

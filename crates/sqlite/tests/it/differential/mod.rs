@@ -34,6 +34,8 @@ proptest! {
         prop_assert_eq!(&in_memory, &in_file);
         let kept = block_on(keep::dump(&memory, &principals));
         prop_assert_eq!(&kept, &block_on(keep::dump(&file, &principals)));
+        let bill = block_on(ops::bill(&memory));
+        prop_assert_eq!(&bill, &block_on(ops::bill(&file)));
         // The state is read again after reopening the file.
         drop(file);
         let again = open(&folder, &options);

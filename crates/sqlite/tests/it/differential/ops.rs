@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::sequence::{self, Content, Sequence, SequenceQuery};
 use weftwork_store::{
-    CheckpointBatch, Claim, Commit, IfExists, Metadata, NewRun, NewThread, Store, ThreadQuery,
-    Untouched, UsageRow, Waiting, WorkerRow,
+    CheckpointBatch, Claim, Commit, IfExists, Metadata, NewRun, NewThread, Period, Store,
+    ThreadQuery, Untouched, UsageRow, UsageTotal, Waiting, WorkerRow, move_all_usage,
 };
 use weftwork_types::caller::{Caller, GraphCaller};
 use weftwork_types::canonical;
@@ -116,6 +116,17 @@ fn call() -> impl Strategy<Value = CallRecord> {
     )
 }
 
+/// Moves all facts to the bill, and reads the sums of each organisation.
+pub(crate) async fn bill(store: &dyn Store) -> Vec<UsageTotal> {
+    move_all_usage(store).await.expect("moves");
+    let mut totals = Vec::new();
+    for org in [0, 1] {
+        let found = store.usage_totals(&principal(org), Period::ALL).await;
+        totals.extend(found.expect("reads"));
+    }
+    totals
+}
+
 /// Generates a fact of one of few invocations.
 fn usage() -> impl Strategy<Value = UsageRow> {
     (0..4u8, 0..90i64).prop_map(|(n, at)| UsageRow {
@@ -124,7 +135,8 @@ fn usage() -> impl Strategy<Value = UsageRow> {
             run: self::at(0, 0).run,
             graph: "test:graph".to_owned(),
             graph_version: "1".to_owned(),
-        },
+        }
+        .into(),
         fact: UsageFact {
             invocation_id: InvocationId::new(format!("i{n}")).expect("an id"),
             attempt: 1,
@@ -138,6 +150,10 @@ fn usage() -> impl Strategy<Value = UsageRow> {
             prompt_hash: canonical::hash_bytes(b"prompt"),
             started_at: Timestamp(at),
             latency_ms: 5,
+            provider_cost_micro_usd: None,
+            compared_micro_usd: None,
+            saved_micro_usd: None,
+            first_token_ms: None,
         },
     })
 }
@@ -407,7 +423,9 @@ async fn apply_claimed(
                 let row = Arc::make_mut(row);
                 let id = format!("{}-{}", claim.at.run, row.fact.invocation_id);
                 row.fact.invocation_id = InvocationId::new(id).expect("an id");
-                row.caller.run = claim.at.run.clone();
+                let of_run = row.caller.run().cloned();
+                let caller = of_run.map(|of| GraphCaller { run: claim.at.run.clone(), ..of });
+                row.caller = caller.expect("a run").into();
             }
             let committed = store.commit(&who, claim, *commit).await;
             let rows = store.sequence_rows(&who, SequenceQuery::all("mail")).await;
