@@ -10,9 +10,10 @@ mod instances;
 mod runs;
 mod store;
 mod threads;
+mod usage;
 
 pub use approvals::approvals;
-pub use args::{Approvals, Artifacts, Conformance, Instances, Runs, Store, Threads};
+pub use args::{Approvals, Artifacts, Conformance, Instances, Runs, Store, Threads, Usage};
 pub use artifacts::artifacts;
 pub use conformance::conformance;
 pub use instances::instances;
@@ -20,3 +21,4 @@ pub use runs::runs;
 pub use store::store;
 pub use threads::journal::journal_lines;
 pub use threads::threads;
+pub use usage::usage;

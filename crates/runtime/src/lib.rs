@@ -28,6 +28,7 @@ mod thread_snapshot;
 mod threads;
 mod timers;
 mod usage;
+pub mod usage_report;
 mod view;
 mod worker;
 

@@ -325,8 +325,8 @@ export type UsageFact = {
   /** Id of the attempt, unique. */
   invocation_id: InvocationId;
   /**
-   * Number of the attempt within its call, from 1; 0 for an answer of the response cache, which
-   * used nothing.
+   * Number of the attempt within its call, from 1; 0 for an answer of the response cache or of the
+   * journal, which used nothing.
    */
   attempt: number;
   /** Provider, such as `openai` or `local`. */
@@ -339,8 +339,23 @@ export type UsageFact = {
   error_code?: string | null;
   /** Token counts. */
   tokens: Tokens;
-  /** Cost in millionths of a US dollar, if known. */
+  /**
+   * Cost in millionths of a US dollar, if known: that of the provider, or else that of the price
+   * table.
+   */
   cost_micro_usd?: number | null;
+  /** Cost that the provider stated, if it did. */
+  provider_cost_micro_usd?: number | null;
+  /**
+   * Cost by the price table, if the provider stated a cost and the price is known; see
+   * [`price_micro_usd`](Self::price_micro_usd).
+   */
+  compared_micro_usd?: number | null;
+  /**
+   * Cost of the answer that this call got without an attempt, from the response cache or the
+   * journal, if it is known.
+   */
+  saved_micro_usd?: number | null;
   /** Call id assigned by the provider. */
   provider_call_id?: string | null;
   /** Hash of model, messages, temperature, `top_p`, `stop`, `seed`, maximum tokens and tools. */
@@ -349,6 +364,8 @@ export type UsageFact = {
   started_at: Timestamp;
   /** Duration in milliseconds. */
   latency_ms: number;
+  /** Time from the start to the first part of the answer, in milliseconds, if one came. */
+  first_token_ms?: number | null;
 };
 
 /** Id of an attempt of a model call. */

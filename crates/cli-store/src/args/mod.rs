@@ -7,6 +7,7 @@ mod instances;
 mod runs;
 mod store;
 mod threads;
+mod usage;
 
 pub(crate) use approvals::ApprovalList;
 pub use approvals::Approvals;
@@ -22,3 +23,4 @@ pub(crate) use runs::{After, RunList, Watch};
 pub use store::Store;
 pub use threads::Threads;
 pub(crate) use threads::{Delete, History, List, Prune, Resume, State, Update};
+pub use usage::Usage;

@@ -13,7 +13,9 @@ use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use tracing_subscriber::filter::LevelFilter;
 use weftwork_cli_serve::{Dev, Keys, Serve, Worker};
-use weftwork_cli_store::{Approvals, Artifacts, Conformance, Instances, Runs, Store, Threads};
+use weftwork_cli_store::{
+    Approvals, Artifacts, Conformance, Instances, Runs, Store, Threads, Usage,
+};
 
 /// Durable agents on the command line.
 #[derive(Debug, Parser)]
@@ -91,6 +93,8 @@ pub(crate) enum Command {
     /// List the calls that wait for an approval, and the record of decisions
     #[command(subcommand)]
     Approvals(Approvals),
+    /// Report usage and cost of model calls, by account, key, agent, version, model and day
+    Usage(Usage),
     /// List and print results of tools that were too large for a message
     #[command(subcommand)]
     Artifacts(Artifacts),

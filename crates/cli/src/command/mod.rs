@@ -91,6 +91,7 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
         Command::Approvals(command) => {
             Box::pin(weftwork_cli_store::approvals(command, context)).await
         }
+        Command::Usage(args) => Box::pin(weftwork_cli_store::usage(args, context)).await,
         Command::Artifacts(command) => {
             Box::pin(weftwork_cli_store::artifacts(command, context)).await
         }

@@ -46,6 +46,7 @@ mod stores;
 mod teams;
 mod terminal;
 mod trial;
+mod usage;
 mod watch;
 mod weights;
 mod worker;

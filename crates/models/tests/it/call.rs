@@ -66,7 +66,7 @@ async fn a_recorded_call_is_never_made_again() {
 
     let again = call(&model, &desk.context(&clock)).await.expect("the same answer");
     assert_eq!((again, model.calls()), (first, 1));
-    assert_eq!(desk.log(), ["open", "emit call_reused", "emit text_delta", "book 1"]);
+    assert_eq!(desk.log(), ["open", "emit call_reused", "emit text_delta", "book 1", "book 0"]);
     assert_eq!(desk.shown(), "one two");
     let booked = desk.booked();
     assert_eq!(booked[0].invocation_id, booked[1].invocation_id, "the ledger knows it by its id");

@@ -1,5 +1,5 @@
 //! Attempts of model calls that are cut: each one that the provider saw is in the ledger once, and
-//! the journal says that it was possibly paid.
+//! the journal says that it was possibly paid. Each has a row in the bill.
 
 use crate::stores::{Place, on_three_stores};
 use serde_json::{Value, json};
@@ -14,9 +14,9 @@ use weftwork::models::{
     ChatModel, ChatRequest, ModelCaller, ModelRegistry, ProviderTable, RetryPolicy,
 };
 use weftwork::prelude::*;
-use weftwork::store::Store;
+use weftwork::store::{Period, Store};
 use weftwork::types::caller::Caller;
-use weftwork::types::port::{CallState, Clock as _, Egress, GraphExecutor as _};
+use weftwork::types::port::{CallContext, CallState, Clock as _, Egress, GraphExecutor as _};
 use weftwork::types::run::{RunInput, RunOptions, RunRequest};
 use weftwork::types::usage::{UsageFact, UsageStatus};
 use weftwork::types::{MessageId, Principal, ThreadId};
@@ -107,7 +107,12 @@ impl Story {
 
 /// The model `lab:tiny` on a server, with further settings of its provider.
 pub(crate) fn model(server: &LoopbackServer, settings: &str) -> Arc<dyn ChatModel> {
-    let config = format!("[lab]\nurl = \"{}\"\n{settings}\n", server.url(""));
+    model_at(&server.url(""), settings)
+}
+
+/// The model `lab:tiny` at an address.
+pub(crate) fn model_at(url: &str, settings: &str) -> Arc<dyn ChatModel> {
+    let config = format!("[lab]\nurl = \"{url}\"\n{settings}\n");
     let rows: BTreeMap<String, ProviderOverride> = toml::from_str(&config).expect("a table");
     let table = ProviderTable::load(&|_| None, &rows).expect("a table");
     let host = table.row("lab").expect("a row").host().parse().expect("a host");
@@ -228,4 +233,98 @@ async fn each_attempt_that_a_provider_saw_is_in_the_ledger(place: Place) {
     assert_eq!(seen.values().sum::<usize>() as u64, RUNS);
 }
 
-on_three_stores![each_attempt_that_a_provider_saw_is_in_the_ledger];
+/// The replies to a call whose first attempt is throttled, and whose second one is cut.
+fn reply_of_attempt(number: usize) -> Reply {
+    let story = |cut| Story { cut, words: Some(1), parallel: false };
+    match number {
+        0 => Reply::full(429, &[("content-type", "application/json")], "{}"),
+        1 => story(Cut::Disconnect).reply(),
+        _ => story(Cut::Nothing).reply(),
+    }
+}
+
+async fn each_attempt_of_a_call_has_a_row_and_each_paid_one_a_receipt(place: Place) {
+    let server =
+        LoopbackServer::start(|number, _| reply_of_attempt(number)).await.expect("a server");
+    let asks = async |ctx: Ctx, model: Deps<Arc<dyn ChatModel>>| {
+        let id = MessageId::new("m1").expect("an id");
+        let messages = vec![Message::text(id, Role::User, "How much is it?")];
+        let request = ChatRequest { messages, ..ChatRequest::default() };
+        let answer = ModelCaller::default().call(&**model, request, ctx.calls()).await?;
+        NodeResult::Ok(TurnUpdate::new().log([answer.message.joined_text()]))
+    };
+    let graph = Graph::<Turn>::new("bills").version("7").with(model(&server, ""));
+    let graph = graph.node("ask", asks).edge(START, "ask").build().expect("sound");
+    let clock = ManualClock::new();
+    let store = place.open();
+    let builder = Runtime::builder(Arc::clone(&store)).clock(Arc::new(clock.clone()));
+    let runtime = builder.graph("bills", graph).open().await.expect("opens");
+    let mut run =
+        Box::pin(runtime.thread("bills", "t").expect("hosted").start(json!({})).into_future());
+    // Delays between attempts, and that of the writer of the bill, pass by the clock.
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = &mut run => break ended.expect("runs"),
+            () = tokio::task::yield_now() => clock.advance(Duration::from_millis(1)),
+        }
+    };
+    assert_eq!(ended.output().expect("completed")["log"], json!(["word "]));
+    let who = Principal::local();
+    let id = ThreadId::new("t").expect("an id");
+    let run = store.runs(&who, &id).await.expect("reads").remove(0).new.at.run;
+    let mut rows = Vec::new();
+    while rows.len() < 3 {
+        clock.advance(Duration::from_millis(100));
+        tokio::task::yield_now().await;
+        rows = store.model_calls(&who, run.as_str()).await.expect("reads");
+    }
+    let found: Vec<_> = rows.iter().map(|row| (row.fact.attempt, row.fact.status)).collect();
+    let failed = UsageStatus::Error;
+    assert_eq!(found, [(1, failed), (2, failed), (3, UsageStatus::Ok)]);
+    let graph = rows[0].caller.run().expect("a run");
+    assert_eq!((graph.graph.as_str(), graph.graph_version.as_str()), ("app:bills", "7"));
+    assert_eq!(rows[0].fact.first_token_ms, None, "a refusal has no part of an answer");
+    assert!(rows[2].fact.first_token_ms.is_some());
+    let receipts = store.receipts(&who, run.as_str()).await.expect("reads");
+    let mut paid: Vec<_> = receipts.iter().map(|receipt| receipt.attempt.as_str()).collect();
+    let mut expected: Vec<_> =
+        rows[1..].iter().map(|row| row.fact.invocation_id.as_str()).collect();
+    paid.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(paid, expected, "the throttled attempt used nothing");
+    assert_eq!(server.received().len(), 3);
+}
+
+async fn a_title_that_a_program_makes_is_in_the_bill(place: Place) {
+    let server = LoopbackServer::start(|_, _| reply_of_attempt(2)).await.expect("a server");
+    let store = place.open();
+    let clock = ManualClock::new();
+    let builder = Runtime::builder(Arc::clone(&store)).clock(Arc::new(clock.clone()));
+    let runtime = builder.open().await.expect("opens");
+    let caller = Caller::local("request-7").expect("a caller");
+    let mut calls = CallContext::of_program(caller.clone(), Arc::new(clock.clone()));
+    calls.ledger = runtime.ledger(&calls.principal, caller.clone());
+    let id = MessageId::new("m1").expect("an id");
+    let messages = vec![Message::text(id, Role::User, "A title for this, please.")];
+    let request = ChatRequest { messages, ..ChatRequest::default() };
+    let model = model(&server, "");
+    ModelCaller::default().call(model.as_ref(), request, &calls).await.expect("answers");
+    let who = Principal::local();
+    let mut totals = Vec::new();
+    while totals.is_empty() {
+        clock.advance(Duration::from_millis(100));
+        tokio::task::yield_now().await;
+        totals = store.usage_totals(&who, Period::ALL).await.expect("reads");
+    }
+    let [total] = &totals[..] else { panic!("one call, found {totals:?}") };
+    assert_eq!((&total.group.agent, &total.group.version), (&None, &None));
+    assert_eq!(total.group.account, caller.billing_account);
+    assert_eq!(total.sum.attempts, 1);
+}
+
+on_three_stores![
+    each_attempt_that_a_provider_saw_is_in_the_ledger,
+    each_attempt_of_a_call_has_a_row_and_each_paid_one_a_receipt,
+    a_title_that_a_program_makes_is_in_the_bill,
+];

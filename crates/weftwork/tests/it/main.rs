@@ -4,6 +4,7 @@
 mod app;
 mod approvals;
 mod asking;
+mod bill_kills;
 mod bills;
 mod derives;
 mod evaluate;

@@ -14,7 +14,7 @@ use weftwork_graph::{
 use weftwork_runtime::StoreCheckpointer;
 use weftwork_store::{
     Commit, Content, IfExists, Indexing, ItemRef, Metadata, Namespace, NewRun, NewThread,
-    PutOptions, Sequence, Store, UsageRow, WorkerRow, sequence,
+    PutOptions, Sequence, Store, UsageRow, WorkerRow, move_all_usage, sequence,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::GraphCaller;
@@ -164,10 +164,12 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     };
     let at = new.at.clone();
     store.create_run(&who, new, BTreeMap::new()).await.expect("accepted");
-    store
-        .record_usage(&who, UsageRow { caller: caller.into(), fact: fact() })
-        .await
-        .expect("records");
+    let row = UsageRow { caller: caller.into(), fact: fact() };
+    store.record_usage(&who, row.clone()).await.expect("records");
+    move_all_usage(store.as_ref()).await.expect("moves");
+    // One that is not moved yet.
+    let late = UsageFact { invocation_id: "late".parse().expect("an id"), ..row.fact };
+    store.record_usage(&who, UsageRow { fact: late, ..row }).await.expect("records");
     // One that is gone for long, and was speaking.
     let renewed_at = Timestamp(1);
     let expires_at = Timestamp(2);

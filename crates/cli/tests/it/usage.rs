@@ -1,0 +1,42 @@
+//! Tests of `weft usage`.
+
+use crate::home::Home;
+use serde_json::{Value, json};
+
+#[test]
+fn usage_is_reported_by_agent_and_model_as_a_table_json_and_csv() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    let none = home.weft(&["usage"]);
+    assert!(none.status == Some(0) && none.errors.contains("no usage"), "{none:?}");
+    let said = ["run", "desk", "--thread", "t", "--input", "Where is order A1001?"];
+    assert_eq!(home.weft(&said).status, Some(0));
+
+    let by = ["usage", "--by", "agent,model", "--json"];
+    let lines = home.weft(&by);
+    assert_eq!(lines.status, Some(0), "{lines:?}");
+    let lines: Vec<Value> =
+        lines.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let [line] = &lines[..] else { panic!("one agent and one model: {lines:?}") };
+    assert_eq!(line["attempts"], 2, "the call of the tool, and the answer: {line}");
+    assert!(line["input_tokens"].as_u64() > Some(0), "{line}");
+    assert_eq!(home.weft(&by).out, format!("{line}\n"), "a second report moves nothing");
+
+    let table = home.weft(&["usage", "--by", "agent,version,day", "--zone", "Asia/Kathmandu"]).out;
+    let head: Vec<_> = table.lines().next().unwrap_or_default().split_whitespace().collect();
+    assert_eq!(head[..4], ["AGENT", "VERSION", "DAY", "ATTEMPTS"], "{table}");
+    let csv = home.weft(&["usage", "--by", "account,key", "--csv"]).out;
+    assert!(csv.starts_with("account,key,attempts,"), "{csv}");
+    assert!(csv.contains("local,local,2,0,"), "{csv}");
+    let before = home.weft(&["usage", "--until", "2020-12-31", "--json"]);
+    assert_eq!((before.status, before.out.as_str()), (Some(0), ""));
+
+    for (args, expected) in [
+        (["--zone", "Mars"], "`zone` is \"Mars\""),
+        (["--from", "soon"], "`from` is \"soon\""),
+        (["--by", "user"], "`by` is \"user\""),
+    ] {
+        let refused = home.weft(&[&["usage"], &args[..]].concat());
+        assert!(refused.status == Some(2) && refused.errors.contains(expected), "{refused:?}");
+    }
+    assert_eq!(line["agent"], json!("app:desk"));
+}
