@@ -16,12 +16,12 @@ pub(crate) use session::{Session, Tickets};
 use self::keys::{KeyFile, KeyFileError, TokenHash};
 use self::watched::WatchedKeys;
 use crate::error::ApiError;
+use crate::origin::RequestOrigin;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use std::sync::Arc;
 use weftwork_types::caller::Caller;
-use weftwork_types::id::InvalidId;
-use weftwork_types::{BillingAccountId, Principal, RequestId, Timestamp, TraceId, VirtualKeyId};
+use weftwork_types::{BillingAccountId, Principal, Timestamp, VirtualKeyId};
 
 /// Minimum length of a token in bytes.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -34,6 +34,8 @@ pub(crate) struct Client {
     virtual_key: VirtualKeyId,
     /// The key of a file that the client has.
     key: Option<(Arc<WatchedKeys>, TokenHash)>,
+    /// The ids of the request.
+    origin: RequestOrigin,
 }
 
 impl std::fmt::Debug for Client {
@@ -48,7 +50,13 @@ impl Client {
         #[expect(clippy::expect_used, reason = "the literal is a valid id")]
         let Caller { billing_account, virtual_key, .. } =
             Caller::local("local").expect("`local` is a valid id");
-        Self { principal, billing_account, virtual_key, key: None }
+        let origin = RequestOrigin::new();
+        Self { principal, billing_account, virtual_key, key: None, origin }
+    }
+
+    /// Returns the client of a request.
+    pub(crate) fn of_request(self, origin: RequestOrigin) -> Self {
+        Self { origin, ..self }
     }
 
     /// Returns `true` if the key of the client can change or end.
@@ -68,15 +76,14 @@ impl Client {
         })
     }
 
-    /// Returns the caller of a new request.
-    pub(crate) fn caller(&self) -> Result<Caller, InvalidId> {
-        let request = uuid::Uuid::now_v7().to_string();
-        Ok(Caller {
+    /// Returns the caller of what the request asks for.
+    pub(crate) fn caller(&self) -> Caller {
+        Caller {
             billing_account: self.billing_account.clone(),
             virtual_key: self.virtual_key.clone(),
-            request: RequestId::new(&request)?,
-            trace: TraceId::new(&request)?,
-        })
+            request: self.origin.request.clone(),
+            trace: self.origin.trace.clone(),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::auth::{Client, Tokens, is_same_origin};
 use crate::error::ApiError;
 use crate::log::LogEntry;
 use crate::operations::{Access, Operations};
+use crate::origin::{REQUEST_ID, RequestOrigin};
 use crate::service::Service;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
@@ -26,11 +27,11 @@ use weftwork_types::json::ValueCounter;
 
 /// Headers of responses that scripts of other origins may read.
 const EXPOSED: &str = "location, content-location, x-pagination-total, x-pagination-next, \
-                       x-ignored-input, \
+                       x-ignored-input, x-request-id, \
                        x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream";
 /// Headers that scripts of other origins may send, if they do not ask for some.
 const SENT: &str = "content-type, idempotency-key, last-event-id, x-api-key, authorization, \
-                    cache-control, user-agent";
+                    cache-control, user-agent, x-request-id, traceparent";
 /// Maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of JSON values in a body, containers included. Each takes hundreds of bytes of
@@ -100,6 +101,8 @@ pub(crate) async fn check_request(
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let begun = service.now();
+    let origin_ids = RequestOrigin::of(request.headers());
+    let request_id = HeaderValue::from_str(origin_ids.request.as_str());
     let is_preflight = method == Method::OPTIONS;
     let from_page = is_same_origin(request.headers());
     let origin = request.headers().get(header::ORIGIN).cloned();
@@ -116,7 +119,7 @@ pub(crate) async fn check_request(
     } else if method == Method::OPTIONS && origin.is_some() {
         StatusCode::NO_CONTENT.into_response()
     } else {
-        match admit_request(&allowed, &service, request).await {
+        match admit_request(&allowed, &service, request, origin_ids).await {
             Ok(request) => next.run(request).await,
             Err(error) => error.into_response(),
         }
@@ -129,6 +132,7 @@ pub(crate) async fn check_request(
     if is_preflight {
         headers.append(header::VARY, HeaderValue::from_static("Access-Control-Request-Headers"));
     }
+    headers.extend(request_id.map(|id| (HeaderName::from_static(REQUEST_ID), id)));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     let status = response.status().as_u16();
     service.count(&method, status);
@@ -149,6 +153,7 @@ async fn admit_request(
     allowed: &Allowed,
     service: &Service,
     request: Request,
+    origin: RequestOrigin,
 ) -> Result<Request, ApiError> {
     let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
     if target > TARGET_BYTES_MAX {
@@ -168,7 +173,7 @@ async fn admit_request(
         // Requests of HTTP/2 name their host there.
         head.headers.entry(header::HOST).or_insert(authority);
     }
-    authorize_request(allowed, service, &mut head).await?;
+    authorize_request(allowed, service, &mut head, origin).await?;
     if let Some(kind) = foreign_form(&head.headers) {
         let detail = format!("the body has the type `{kind}`; expected application/json");
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
@@ -200,6 +205,7 @@ async fn authorize_request(
     allowed: &Allowed,
     service: &Service,
     head: &mut Parts,
+    origin: RequestOrigin,
 ) -> Result<(), ApiError> {
     let matched = head.extensions.get::<MatchedPath>().cloned();
     let route = matched.as_ref().map(MatchedPath::as_str);
@@ -220,7 +226,7 @@ async fn authorize_request(
         // The route answers, or the fallback for a path without one.
         (_, Some(_)) | (None, None) => {}
     }
-    head.extensions.insert(client);
+    head.extensions.insert(client.of_request(origin));
     Ok(())
 }
 

@@ -25,6 +25,7 @@ mod log;
 mod metrics;
 mod openapi;
 mod operations;
+mod origin;
 pub mod pages;
 mod protocol;
 mod routes;

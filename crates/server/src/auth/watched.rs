@@ -84,7 +84,7 @@ impl WatchedKeys {
 fn entries_of(keys: Vec<AccessKey>, secret: &str) -> Arc<[Entry]> {
     let entry = |key: AccessKey| {
         let AccessKey { hash, principal, billing_account, virtual_key } = key;
-        let client = Client { principal, billing_account, virtual_key, key: None };
+        let client = Client { billing_account, virtual_key, ..Client::local(principal) };
         let session_secret = [secret.as_bytes(), hash.as_bytes()].concat();
         Entry { hash, session_secret, client }
     };

@@ -15,6 +15,7 @@ mod store;
 mod threads;
 #[cfg(feature = "ui")]
 mod ui;
+mod usage;
 
 use crate::error::ApiError;
 use crate::guard::{self, Allowed};
@@ -43,6 +44,7 @@ pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
         .merge(runs::routes())
         .merge(protocol::routes())
         .merge(store::routes())
+        .merge(usage::routes())
         .fallback(async || ApiError::not_found())
         .method_not_allowed_fallback(async || {
             ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed")

@@ -50,7 +50,7 @@ impl Service {
     ) -> Result<TaskResponse> {
         self.require(right_of(&request.payload))?;
         let principal = self.who().clone();
-        let caller = self.caller()?;
+        let caller = self.caller();
         let by = TaskCaller { principal, caller, idempotency_key };
         Ok(self.platform()?.task(by, request).await)
     }

@@ -199,7 +199,7 @@ impl Service {
         options: RunOptions,
     ) -> Result<RunHandle> {
         self.require_for(&input)?;
-        let caller = self.caller()?;
+        let caller = self.caller();
         let opened = self.runtime().thread_for(self.who(), &hosted.id, thread.as_str())?;
         let opened = opened.with_principal(self.who().clone());
         let run = opened.start(input).options(options).caller(caller);

@@ -20,6 +20,7 @@ mod state_messages;
 mod states;
 mod threads;
 mod tools;
+mod usage;
 
 pub(crate) use agents::refused;
 pub(crate) use assistants::Changes;
@@ -232,8 +233,8 @@ impl Service {
     }
 
     /// Returns the caller of a run that the client requests.
-    fn caller(&self) -> Result<Caller> {
-        Ok(self.client.caller()?)
+    fn caller(&self) -> Caller {
+        self.client.caller()
     }
 
     /// Checks a right of the client that depends on the body of a request.

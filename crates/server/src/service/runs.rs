@@ -104,7 +104,7 @@ impl Service {
         };
         let request = RunRequest {
             principal: self.who().clone(),
-            caller: self.caller()?,
+            caller: self.caller(),
             graph: hosted.id.to_owned(),
             thread,
             input,

@@ -105,7 +105,7 @@ impl Service {
         let writes = input::read_changes(&changed, values, &mut ignored)?;
         let place =
             CheckpointRef { ns: within.clone(), id: at.checkpoint()?, map: at.checkpoints()? };
-        let update = opened.start(RunInput::Update { writes, as_node }).caller(self.caller()?);
+        let update = opened.start(RunInput::Update { writes, as_node }).caller(self.caller());
         let ended = update.from(&place).await?;
         if let RunOutcome::Failed { fault } = ended.outcome() {
             return Err(ApiError::invalid(fault.message.clone()));

@@ -31,3 +31,4 @@ mod runs;
 #[cfg(feature = "ui")]
 mod ui;
 mod unreadable;
+mod usage;

@@ -1,0 +1,66 @@
+//! `/usage`: usage and cost of the model calls of the organisation.
+
+use crate::error::{ApiError, Result};
+use crate::service::{Query, Service};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+use serde_json::json;
+use weftwork_runtime::usage_report::{UsageQuery, UsageQueryError, usage_members};
+
+pub(super) fn routes() -> Router<Service> {
+    Router::new().route("/usage", get(report))
+}
+
+#[derive(Debug, Deserialize)]
+struct ReportQuery {
+    by: Option<String>,
+    zone: Option<String>,
+    from: Option<String>,
+    until: Option<String>,
+    #[serde(default)]
+    format: Format,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Json,
+    Csv,
+}
+
+impl ReportQuery {
+    fn to_query(&self) -> Result<UsageQuery, UsageQueryError> {
+        let by = self.by.as_deref().unwrap_or("model").split(',');
+        let by = by.filter(|name| !name.is_empty()).map(str::parse);
+        let zone = self.zone.as_deref().unwrap_or("UTC");
+        let mut query = UsageQuery::new(by.collect::<Result<_, _>>()?, zone)?;
+        if let Some(day) = &self.from {
+            query = query.from(day)?;
+        }
+        if let Some(day) = &self.until {
+            query = query.until(day)?;
+        }
+        Ok(query)
+    }
+}
+
+async fn report(service: Service, Query(asked): Query<ReportQuery>) -> Result<Response> {
+    let query = asked.to_query().map_err(|error| ApiError::invalid(error.to_string()))?;
+    let report = service.report_usage(&query).await?;
+    Ok(match asked.format {
+        Format::Csv => {
+            ([(CONTENT_TYPE, "text/csv; charset=utf-8")], report.to_csv()).into_response()
+        }
+        Format::Json => {
+            let total: serde_json::Map<_, _> = usage_members(&report.total)
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect();
+            Json(json!({"rows": report.to_json(), "total": total})).into_response()
+        }
+    })
+}
