@@ -153,7 +153,11 @@ impl<'js> Run<'_, 'js> {
             let now = script.now_ms as f64;
             let made: Object<'js> =
                 begin.call((call_of(ctx, script, calls)?, members, now, seed))?;
-            made.set("results", ctx.json_parse(script.results.to_string())?)?;
+            let results = match &script.results {
+                Json::Null => "{}".to_owned(),
+                results => results.to_string(),
+            };
+            made.set("results", ctx.json_parse(results)?)?;
             let input = ctx.json_parse(script.input.to_string())?;
             Ok((made, input))
         };
