@@ -8,6 +8,7 @@ use crate::records::{
 };
 use crate::skills::Skill;
 use crate::source::WeakAgents;
+use crate::sub_agent::led_to;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::sync::Arc;
@@ -209,6 +210,10 @@ impl Agent {
         let mut answer = self.answer(mode, Value::Null, None);
         let Fault { code, message, retriable, .. } = fault;
         answer["error"] = json!({"code": code, "message": message, "retriable": retriable});
+        let led = led_to(fault);
+        if !led.is_empty() {
+            answer["metadata"]["failures"] = json!(led);
+        }
         answer
     }
 

@@ -9,6 +9,7 @@ use crate::records::{
 };
 use crate::rows::{NewRow, RowError, RowWriter};
 use crate::source::{AGENTS, Agents};
+use crate::sub_agent::{FailedRequest, fault_in, led_to};
 use crate::task_list;
 use futures_util::TryStreamExt;
 use serde_json::{Map, Value, json};
@@ -21,7 +22,7 @@ use weftwork_types::code::Fault;
 use weftwork_types::event::RunEvent;
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
-use weftwork_types::run::{RunOptions, RunOutcome};
+use weftwork_types::run::{RunOptions, RunOutcome, RunRef};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
@@ -41,6 +42,8 @@ pub struct HostedAgents {
 
 /// A request that was checked.
 struct Checked {
+    /// Slug of the agent.
+    agent: String,
     mode: Mode,
     action: Action,
     conversation: String,
@@ -138,7 +141,7 @@ impl HostedAgents {
         };
         let thread = self.thread_of(who, &conversation).await?;
         self.check_named(who, &thread, action, mode, &request.payload).await?;
-        Ok(Checked { mode, action, conversation, thread })
+        Ok(Checked { agent: folder.slug.clone(), mode, action, conversation, thread })
     }
 
     /// Checks that the records which a run is to follow or to continue exist, and that it continues the
@@ -326,11 +329,8 @@ impl HostedAgents {
                 if let Some(known) = answer.get("metadata").and_then(Value::as_object) {
                     metadata.extend(known.clone());
                 }
-                if let Some(error) = answer.get("error") {
-                    let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
-                    metadata.insert("code".to_owned(), text("code").into());
-                    let response = TaskResponse::failure(checked.mode.name(), text("message"));
-                    return TaskResponse { metadata, ..response };
+                if let Some(fault) = fault_in(&answer) {
+                    return failed(checked, run, &fault, metadata);
                 }
                 self.add_version(who, run, &mut metadata).await;
                 let content = answer.get("content").cloned().unwrap_or_default();
@@ -348,7 +348,7 @@ impl HostedAgents {
                 metadata.insert("questions".to_owned(), questions.into());
                 TaskResponse::success(checked.mode, text.unwrap_or_default().into(), metadata)
             }
-            RunOutcome::Failed { fault } => failure(checked.mode, fault, metadata),
+            RunOutcome::Failed { fault } => failed(checked, run, fault, metadata),
             other => {
                 let error = format!("the run ended with the status {}", json!(other.status()));
                 let response = TaskResponse::failure(checked.mode.name(), error);
@@ -361,7 +361,7 @@ impl HostedAgents {
     async fn add_version(
         &self,
         who: &Principal,
-        run: &weftwork_types::run::RunRef,
+        run: &RunRef,
         metadata: &mut Map<String, Value>,
     ) {
         let given = metadata.get("warnings").and_then(Value::as_array).cloned();
@@ -740,6 +740,24 @@ fn ids_of(conversation: &str, run: &weftwork_types::run::RunRef) -> Map<String, 
 
 fn fault(error: RuntimeError) -> Fault {
     error.fault()
+}
+
+/// The answer to a request whose run failed. The last failure in it is that of the agent itself.
+fn failed(
+    checked: &Checked,
+    run: &RunRef,
+    fault: &Fault,
+    mut metadata: Map<String, Value>,
+) -> TaskResponse {
+    let attempt = fault.details.as_ref().and_then(|details| details.attempt).unwrap_or(1);
+    let Checked { agent, mode, .. } = checked;
+    let request = FailedRequest { agent, step: mode.name(), attempt };
+    let known = metadata.get("failures").and_then(Value::as_array).cloned();
+    let led = || led_to(fault).iter().map(|failure| json!(failure)).collect();
+    let mut failures = known.unwrap_or_else(led);
+    failures.push(json!(request.failure(fault, Some(&run.run))));
+    metadata.insert("failures".to_owned(), failures.into());
+    failure(*mode, fault, metadata)
 }
 
 fn failure(mode: Mode, fault: &Fault, metadata: Map<String, Value>) -> TaskResponse {

@@ -18,6 +18,7 @@ mod home;
 mod instances;
 mod keys;
 mod killed_builds;
+mod killed_orchestrations;
 mod left_behind;
 #[cfg(unix)]
 mod left_open;

@@ -160,7 +160,7 @@ async fn carry_out(
     let Some(planned) = agent.outline.steps.get(task.position) else {
         return Err(NodeError::message("the definition has no such step"));
     };
-    let Attempted { record, failure } = match &planned.work {
+    let Attempted { record, failures } = match &planned.work {
         Work::Agent(work) => step::carry_out(&agent, &progress, &task, work, &ctx).await?,
         Work::Checkpoint(work) => {
             Attempted::ended(checkpoint::ask(&agent, &progress, task.position, work, &ctx)?)
@@ -173,7 +173,7 @@ async fn carry_out(
     let key = task.key(&agent.outline);
     ctx.emit(json!({"orchestration": {"step": key, "status": json!(record)["status"]}}));
     let records = BTreeMap::from([(key, record)]);
-    let change = Change { records, failures: failure.into_iter().collect(), ..Change::default() };
+    let change = Change { records, failures, ..Change::default() };
     Ok(AgentStateUpdate::new().orchestration(json!(change)))
 }
 
@@ -188,9 +188,12 @@ async fn report(state: State<AgentState>, agent: Deps<Arc<Agent>>) -> NodeResult
 
 fn describe(progress: &Progress, outline: &Outline, answer: &mut Value) {
     answer["metadata"]["steps"] = progress.report(outline);
-    if !progress.failures.is_empty() {
-        answer["metadata"]["failures"] = json!(progress.failures);
+    if progress.failures.is_empty() {
+        return;
     }
+    let own = answer["metadata"]["failures"].take();
+    let of_steps = progress.failures.iter().map(|failure| json!(failure));
+    answer["metadata"]["failures"] = of_steps.chain(own.as_array().cloned().unwrap_or_default()).collect();
 }
 
 /// Returns the progress, without which no node of an orchestration runs.

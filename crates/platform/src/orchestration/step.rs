@@ -5,22 +5,22 @@ use super::progress::{Progress, StepRecord};
 use super::schedule::StepTask;
 use crate::agent::Agent;
 use crate::definition::{AgentWork, OnError, fill_value};
-use crate::sub_agent::{SubRequest, ask_agent};
+use crate::sub_agent::{FailedRequest, SubRequest, ask_agent, led_to, run_of};
 use serde_json::{Map, Value, json};
 use weftwork_graph::{Ctx, NodeError, NodeResult, Question};
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::AgentFailure;
 
-/// The record that a task of a step makes, and the failure if it failed.
+/// The record that a task of a step makes, and the failure if it failed, behind those that led to it.
 pub(super) struct Attempted {
     pub(super) record: StepRecord,
-    pub(super) failure: Option<AgentFailure>,
+    pub(super) failures: Vec<AgentFailure>,
 }
 
 impl Attempted {
     pub(super) fn ended(record: StepRecord) -> Self {
-        Self { record, failure: None }
+        Self { record, failures: Vec::new() }
     }
 }
 
@@ -43,22 +43,17 @@ pub(super) async fn carry_out(
         // An open question stops the node.
         Err(error) => error.try_into_fault()?,
     };
-    let failure = AgentFailure {
-        agent: work.agent.clone(),
-        step: key,
-        attempt: attempts + 1,
-        code: fault.code,
-        safe_message: fault.message,
-        retriable: fault.retriable,
-        cause_id: ctx.calls().origin.run().map(|caller| caller.run.clone()),
-    };
+    let request = FailedRequest { agent: &work.agent, step: &key, attempt: attempts + 1 };
+    let failure = request.failure(&fault, run_of(ctx));
     let record = match work.on_error {
         _ if failure.attempt < work.attempts => StepRecord::Retrying { attempts: failure.attempt },
         OnError::Skip => StepRecord::Skipped { failed: true },
         OnError::Ask => StepRecord::Asking { failure: failure.clone() },
         OnError::Retry | OnError::Abort => StepRecord::Failed { failure: failure.clone() },
     };
-    Ok(Attempted { record, failure: Some(failure) })
+    let mut failures = led_to(&fault);
+    failures.push(failure);
+    Ok(Attempted { record, failures })
 }
 
 /// Asks the agent once, and returns its content.

@@ -79,6 +79,10 @@ async fn build(
     if !called.is_empty() {
         answer["metadata"]["tools"] = Value::Array(called);
     }
+    let failures = std::mem::take(&mut *host.failures());
+    if !failures.is_empty() {
+        answer["metadata"]["failures"] = json!(failures);
+    }
     let message = Message::text(ctx.message_id(), Role::Assistant, text);
     Ok(AgentStateUpdate::new().messages([message]).answer(answer))
 }

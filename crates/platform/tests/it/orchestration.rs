@@ -9,6 +9,8 @@ use weftwork_types::task::TaskResponse;
 
 const ADDER: &str = "type: tool\ntools: [math/add]\n";
 const FAILS: &str = "type: tool\ntools: [math/fail]\n";
+const AWAY: &str = "type: api\ntransport: {kind: api, api: {endpoint: 'https://a.example', method: GET}}\n";
+const CODE: &str = "type: function\nfunction_code: 'function handler() { return 1; }'\n";
 const WRITER: &str = "type: context\ncontext: You write.\n";
 
 struct Scene {
@@ -28,6 +30,9 @@ impl Scene {
             agent("adder", ADDER),
             agent("fails", FAILS),
             agent("writer", WRITER),
+            agent("broken", WRITER),
+            agent("away", AWAY),
+            agent("code", CODE),
         ];
         let bench = Bench::new(agents, answers).await;
         let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
@@ -93,10 +98,17 @@ async fn results_of_steps_are_arguments_of_later_ones_and_context_of_the_agents_
     assert!(!scene.context().contains("Result of step"), "{}", scene.context());
 }
 
-/// The agents of a case: one that fails, in a sequence or beside another step.
-fn steps_with_failure(shape: &str, rule: &str) -> String {
-    let fails =
-        format!("{{id: f, agent: fails, payload: {{tool: math/fail, arguments: {{}}}}, {rule}}}");
+/// The agents that fail in each case, one of each type, and a part of the text of the failure.
+const FAILING: [(&str, &str, &str); 4] = [
+    ("fails", "payload: {tool: math/fail, arguments: {}}", "it failed"),
+    ("broken", "message: Write.", "x"),
+    ("away", "message: Read.", "there is no network"),
+    ("code", "message: Compute.", "sandbox"),
+];
+
+/// The steps of a case: one that fails, in a sequence or beside another step.
+fn steps_with_failure(shape: &str, failing: &str, rule: &str) -> String {
+    let fails = format!("{{id: f, {failing}, {rule}}}");
     let sum = |id: &str| {
         format!(
             "{{id: {id}, agent: adder, payload: {{tool: math/add, arguments: {{a: 1, b: 2}}}}}}"
@@ -109,47 +121,80 @@ fn steps_with_failure(shape: &str, rule: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_failure_is_retried_skipped_asked_about_or_ends_the_orchestration() {
-    let failure = |attempt: u32| {
-        json!({"agent": "fails", "step": "f", "attempt": attempt, "code": "W0402",
-            "safe_message": "", "retriable": false})
-    };
+async fn a_failure_of_each_type_is_retried_skipped_asked_about_or_ends_the_orchestration() {
     let cases = [
         ("on_error: abort", "failed", 1, "not_begun"),
         ("on_error: retry", "failed", 3, "not_begun"),
         ("retry: {attempts: 2}, on_error: skip", "skipped", 2, "done"),
         ("on_error: skip", "skipped", 1, "done"),
+        ("on_error: ask", "asking", 1, "not_begun"),
     ];
-    for shape in ["sequence", "parallel"] {
-        for (rule, status, attempts, behind) in cases {
-            let name = format!("{shape}, {rule}");
-            let scene = Scene::new(&steps_with_failure(shape, rule), [Step::text("Done.")]).await;
+    for (agent, request, part) in FAILING {
+        for (shape, case) in ["sequence", "parallel"].into_iter().flat_map(|shape| cases.map(|case| (shape, case))) {
+            let (rule, status, attempts, behind) = case;
+            let name = format!("{agent}, {shape}, {rule}");
+            let failing = format!("agent: {agent}, {request}");
+            let broken = || Step::fails(ModelError::Unknown { found: "x".to_owned(), known: Vec::new() });
+            let of_model = if agent == "broken" { attempts } else { 0 };
+            let answers = (0..of_model).map(|_| broken()).chain([Step::text("Done.")]);
+            let scene = Scene::new(&steps_with_failure(shape, &failing, rule), answers).await;
             let response = scene.execute().await;
+            if status == "asking" {
+                assert_eq!(response.metadata["status"], "input_required", "{name}: {response:?}");
+                let asked = &response.metadata["questions"][0]["ask"]["value"]["failure"];
+                check_failure(&name, asked, agent, 1, part);
+                continue;
+            }
             assert_eq!(response.success, status == "skipped", "{name}: {response:?}");
             let expected = ["a done", &format!("f {status}"), &format!("b {behind}")];
             assert_eq!(statuses(&response), expected, "{name}");
-            let failures = response.metadata["failures"].as_array().expect("failures");
+            let mut failures = response.metadata["failures"].as_array().expect("failures").clone();
+            if !response.success {
+                let own = failures.pop().expect("the failure of the agent itself");
+                assert_eq!((&own["agent"], &own["step"]), (&json!("boss"), &json!("build")), "{name}");
+                assert_eq!(own["code"], response.metadata["code"], "{name}");
+            }
             assert_eq!(failures.len(), attempts, "{name}");
             for (number, found) in failures.iter().enumerate() {
-                let mut expected = failure(u32::try_from(number + 1).expect("few"));
-                for member in ["code", "safe_message", "retriable"] {
-                    expected[member] = found[member].clone();
-                }
-                expected["cause_id"] = response.metadata["run"].clone();
-                assert_eq!(*found, expected, "{name}");
-                let text = found["safe_message"].as_str().expect("a text");
-                assert!(text.contains("it failed"), "{name}: {text}");
+                check_failure(&name, found, agent, number + 1, part);
+                assert_eq!(found["cause_id"], response.metadata["run"], "{name}");
             }
-            let asked = scene.bench.requests().len();
+            let asked = scene.bench.requests().len() - of_model;
             assert_eq!(asked, usize::from(response.success), "{name}: the own build");
         }
     }
 }
 
+/// Checks that a failure of the step has the form that all types have.
+fn check_failure(case: &str, found: &Value, agent: &str, attempt: usize, part: &str) {
+    let members: Vec<_> = found.as_object().expect("an object").keys().collect();
+    let expected = ["agent", "attempt", "cause_id", "code", "retriable", "safe_message", "step"];
+    assert_eq!(members, expected, "{case}");
+    assert_eq!((&found["agent"], &found["step"]), (&json!(agent), &json!("f")), "{case}");
+    assert_eq!(found["attempt"], attempt, "{case}");
+    let text = found["safe_message"].as_str().expect("a text");
+    assert!(text.contains(part), "{case}: {text}");
+    assert!(found["code"].as_str().is_some_and(|code| code.starts_with('W')), "{case}: {found}");
+}
+
+#[tokio::test]
+async fn the_failure_of_an_agent_names_those_that_led_to_it() {
+    let outer = "type: context\norchestration:\n  steps: [{id: inner, agent: boss, payload: {orchestrate: true}}]\n";
+    let inner = "type: context\norchestration:\n  steps: [{id: f, agent: fails, payload: {tool: math/fail, arguments: {}}}]\n";
+    let bench = Bench::new([agent("outer", outer), agent("boss", inner), agent("fails", FAILS)], []).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let request = json!({"agent": "outer", "mode": "build", "userMessage": "Go.", "payload": {"orchestrate": true}});
+    let response = bench.ask(&platform, request).await;
+    let failures = response.metadata["failures"].as_array().expect("failures");
+    let named: Vec<_> = failures.iter().map(|of| format!("{}: {}", of["agent"], of["step"]).replace('"', "")).collect();
+    assert_eq!(named, ["fails: f", "boss: inner", "outer: build"], "{response:?}");
+}
+
 #[tokio::test]
 async fn a_person_decides_about_a_failure() {
     for (decision, status) in [("skip", "skipped"), ("abort", "failed"), ("retry", "asked")] {
-        let steps = steps_with_failure("sequence", "on_error: ask");
+        let failing = "agent: fails, payload: {tool: math/fail, arguments: {}}";
+        let steps = steps_with_failure("sequence", failing, "on_error: ask");
         let scene = Scene::new(&steps, [Step::text("Done.")]).await;
         let waiting = scene.execute().await;
         assert_eq!(waiting.metadata["status"], "input_required", "{waiting:?}");
