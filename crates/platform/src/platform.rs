@@ -358,12 +358,7 @@ impl HostedAgents {
     }
 
     /// Adds the numbers of the versions that a run made, and warnings about those that it passed over.
-    async fn add_version(
-        &self,
-        who: &Principal,
-        run: &RunRef,
-        metadata: &mut Map<String, Value>,
-    ) {
+    async fn add_version(&self, who: &Principal, run: &RunRef, metadata: &mut Map<String, Value>) {
         let given = metadata.get("warnings").and_then(Value::as_array).cloned();
         let mut warnings: Vec<Value> = given.unwrap_or_default();
         warnings.extend(self.other_version(who, metadata).map(Value::from));

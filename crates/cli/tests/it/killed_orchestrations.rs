@@ -41,7 +41,8 @@ impl Story {
         let first = self.ask();
         let mut steps = vec![first];
         steps.extend((0..1 + self.random.below(3)).map(|_| self.step(depth)));
-        let definition = json!({"type": "context", "context": "You lead.", "orchestration": {"steps": steps}});
+        let definition =
+            json!({"type": "context", "context": "You lead.", "orchestration": {"steps": steps}});
         self.agents.insert(slug, definition.to_string());
     }
 
@@ -112,7 +113,8 @@ impl Scene {
             *seen.0.lock().expect("no panic").entry(hash).or_default() += 1;
             sender.send(()).ok();
             let choice = json!({"index": 0, "delta": {"content": format!("Text {hash:x}.")}, "finish_reason": "stop"});
-            let stream = format!("data: {}\n\ndata: [DONE]\n\n", json!({"id": "c", "choices": [choice]}));
+            let stream =
+                format!("data: {}\n\ndata: [DONE]\n\n", json!({"id": "c", "choices": [choice]}));
             Reply::full(200, &[("content-type", "text/event-stream")], stream)
         });
         let model = model.await.expect("a server");
@@ -178,10 +180,15 @@ impl Scene {
             while self.arrived.try_recv().is_ok() {}
         }
         let records = self.lines(&["conversations", "export", "c"]).remove(0);
-        let made: Vec<_> = records["deliverables"].as_array().expect("a list").iter().map(|of| {
-            assert_eq!(of["versions"].as_array().expect("a list").len(), 1, "{of}");
-            of["versions"][0]["content"].as_str().expect("a text").to_owned()
-        }).collect();
+        let made: Vec<_> = records["deliverables"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|of| {
+                assert_eq!(of["versions"].as_array().expect("a list").len(), 1, "{of}");
+                of["versions"][0]["content"].as_str().expect("a text").to_owned()
+            })
+            .collect();
         Ended { made, asked: self.asked.count(), killed }
     }
 }
@@ -221,5 +228,8 @@ async fn an_orchestration_that_is_killed_gives_what_it_gives_without_a_kill() {
         repeated += more;
         killed += cut.killed;
     }
-    println!("{killed} kills in {} orchestrations; {repeated} requests were on their way and made again", stories());
+    println!(
+        "{killed} kills in {} orchestrations; {repeated} requests were on their way and made again",
+        stories()
+    );
 }

@@ -193,7 +193,8 @@ fn describe(progress: &Progress, outline: &Outline, answer: &mut Value) {
     }
     let own = answer["metadata"]["failures"].take();
     let of_steps = progress.failures.iter().map(|failure| json!(failure));
-    answer["metadata"]["failures"] = of_steps.chain(own.as_array().cloned().unwrap_or_default()).collect();
+    answer["metadata"]["failures"] =
+        of_steps.chain(own.as_array().cloned().unwrap_or_default()).collect();
 }
 
 /// Returns the progress, without which no node of an orchestration runs.

@@ -9,7 +9,8 @@ use weftwork_types::task::TaskResponse;
 
 const ADDER: &str = "type: tool\ntools: [math/add]\n";
 const FAILS: &str = "type: tool\ntools: [math/fail]\n";
-const AWAY: &str = "type: api\ntransport: {kind: api, api: {endpoint: 'https://a.example', method: GET}}\n";
+const AWAY: &str =
+    "type: api\ntransport: {kind: api, api: {endpoint: 'https://a.example', method: GET}}\n";
 const CODE: &str = "type: function\nfunction_code: 'function handler() { return 1; }'\n";
 const WRITER: &str = "type: context\ncontext: You write.\n";
 
@@ -130,11 +131,14 @@ async fn a_failure_of_each_type_is_retried_skipped_asked_about_or_ends_the_orche
         ("on_error: ask", "asking", 1, "not_begun"),
     ];
     for (agent, request, part) in FAILING {
-        for (shape, case) in ["sequence", "parallel"].into_iter().flat_map(|shape| cases.map(|case| (shape, case))) {
+        for (shape, case) in
+            ["sequence", "parallel"].into_iter().flat_map(|shape| cases.map(|case| (shape, case)))
+        {
             let (rule, status, attempts, behind) = case;
             let name = format!("{agent}, {shape}, {rule}");
             let failing = format!("agent: {agent}, {request}");
-            let broken = || Step::fails(ModelError::Unknown { found: "x".to_owned(), known: Vec::new() });
+            let broken =
+                || Step::fails(ModelError::Unknown { found: "x".to_owned(), known: Vec::new() });
             let of_model = if agent == "broken" { attempts } else { 0 };
             let answers = (0..of_model).map(|_| broken()).chain([Step::text("Done.")]);
             let scene = Scene::new(&steps_with_failure(shape, &failing, rule), answers).await;
@@ -151,7 +155,11 @@ async fn a_failure_of_each_type_is_retried_skipped_asked_about_or_ends_the_orche
             let mut failures = response.metadata["failures"].as_array().expect("failures").clone();
             if !response.success {
                 let own = failures.pop().expect("the failure of the agent itself");
-                assert_eq!((&own["agent"], &own["step"]), (&json!("boss"), &json!("build")), "{name}");
+                assert_eq!(
+                    (&own["agent"], &own["step"]),
+                    (&json!("boss"), &json!("build")),
+                    "{name}"
+                );
                 assert_eq!(own["code"], response.metadata["code"], "{name}");
             }
             assert_eq!(failures.len(), attempts, "{name}");
@@ -168,7 +176,7 @@ async fn a_failure_of_each_type_is_retried_skipped_asked_about_or_ends_the_orche
 /// Checks that a failure of the step has the form that all types have.
 fn check_failure(case: &str, found: &Value, agent: &str, attempt: usize, part: &str) {
     let members: Vec<_> = found.as_object().expect("an object").keys().collect();
-    let expected = ["agent", "attempt", "cause_id", "code", "retriable", "safe_message", "step"];
+    let expected = ["agent", "step", "attempt", "code", "safe_message", "retriable", "cause_id"];
     assert_eq!(members, expected, "{case}");
     assert_eq!((&found["agent"], &found["step"]), (&json!(agent), &json!("f")), "{case}");
     assert_eq!(found["attempt"], attempt, "{case}");
@@ -181,12 +189,16 @@ fn check_failure(case: &str, found: &Value, agent: &str, attempt: usize, part: &
 async fn the_failure_of_an_agent_names_those_that_led_to_it() {
     let outer = "type: context\norchestration:\n  steps: [{id: inner, agent: boss, payload: {orchestrate: true}}]\n";
     let inner = "type: context\norchestration:\n  steps: [{id: f, agent: fails, payload: {tool: math/fail, arguments: {}}}]\n";
-    let bench = Bench::new([agent("outer", outer), agent("boss", inner), agent("fails", FAILS)], []).await;
+    let bench =
+        Bench::new([agent("outer", outer), agent("boss", inner), agent("fails", FAILS)], []).await;
     let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
     let request = json!({"agent": "outer", "mode": "build", "userMessage": "Go.", "payload": {"orchestrate": true}});
     let response = bench.ask(&platform, request).await;
     let failures = response.metadata["failures"].as_array().expect("failures");
-    let named: Vec<_> = failures.iter().map(|of| format!("{}: {}", of["agent"], of["step"]).replace('"', "")).collect();
+    let named: Vec<_> = failures
+        .iter()
+        .map(|of| format!("{}: {}", of["agent"], of["step"]).replace('"', ""))
+        .collect();
     assert_eq!(named, ["fails: f", "boss: inner", "outer: build"], "{response:?}");
 }
 
