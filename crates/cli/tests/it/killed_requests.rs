@@ -9,7 +9,7 @@ use weftwork_testkit::{LoopbackServer, Received, Reply};
 
 /// Number of kills.
 fn kills() -> usize {
-    if std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full") { 60 } else { 21 }
+    if std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full") { 60 } else { 9 }
 }
 
 /// Place of a kill, at the service.
