@@ -1,6 +1,7 @@
 //! Tests of the binary `weft` as a process.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
+mod api_faults;
 mod apis;
 mod approvals;
 #[cfg(feature = "mcp")]
@@ -19,6 +20,7 @@ mod instances;
 mod keys;
 mod killed_builds;
 mod killed_orchestrations;
+mod killed_requests;
 mod left_behind;
 #[cfg(unix)]
 mod left_open;

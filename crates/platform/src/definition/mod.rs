@@ -24,7 +24,9 @@ pub use folder::{
     DefinitionFolder, Definitions, FileText, ToolSize, is_within, read_definitions, read_folder,
     read_texts,
 };
-pub(crate) use openapi::{Operation, ParameterForm, ParameterLocation, operation_tool};
+pub(crate) use openapi::{
+    Operation, OperationBody, ParameterForm, ParameterLocation, operation_tool,
+};
 pub(crate) use outline::{AgentWork, CheckpointWork, Items, OnReject, Outline, OutlineStep, Work};
 pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
