@@ -5,7 +5,9 @@ mod folder;
 mod lift;
 mod openapi;
 mod outline;
+mod planned;
 mod problem;
+mod requests;
 mod rules;
 mod schema;
 mod source;
@@ -17,7 +19,7 @@ mod yaml;
 
 pub use file::{
     AgentCard, AgentType, Definition, Deliverable, DeliverableFormat, Execution, Llm,
-    Orchestration, Plan, PlanFormat, RunBudget, ToolMode,
+    Orchestration, Plan, PlanFormat, Planning, RunBudget, ToolMode,
 };
 pub(crate) use folder::{DEFINITIONS_MAX, check_among};
 pub use folder::{
@@ -26,6 +28,7 @@ pub use folder::{
 };
 pub(crate) use openapi::{Operation, ParameterForm, ParameterLocation, operation_tool};
 pub(crate) use outline::{AgentWork, CheckpointWork, Items, OnReject, Outline, OutlineStep, Work};
+pub(crate) use planned::{PlanRules, plan_to_yaml};
 pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
