@@ -130,9 +130,7 @@ fn read(text: &str, beside: Vec<Beside>, usual: Usual<'_>) -> Result<Read, Vec<P
     if !problems.is_empty() {
         return Err(sorted(problems));
     }
-    let parsed = serde_json::from_value(node.to_json());
-    let parsed = parsed.or_else(|_| serde_json::from_value(node.to_whole_json()));
-    let definition: Definition = parsed.map_err(|error| {
+    let definition: Definition = node.parse().map_err(|error| {
         vec![Problem::new(ProblemKind::WrongType, node.location).found(error.to_string())]
     })?;
     let mut rules = Rules { definition: &definition, node: &node, problems: Vec::new() };

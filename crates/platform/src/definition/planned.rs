@@ -30,8 +30,7 @@ impl Outline {
     /// Reads the steps of a plan that was checked; `None` for another text.
     pub(crate) fn of_plan(text: &str) -> Option<Self> {
         let node = Node::read(text).ok()?;
-        let orchestration = node.entry(KEY)?.node.to_whole_json();
-        serde_json::from_value(orchestration).ok().as_ref().map(Self::of)
+        node.entry(KEY)?.node.parse::<Orchestration>().ok().as_ref().map(Self::of)
     }
 }
 
@@ -86,11 +85,10 @@ impl PlanRules<'_> {
         if !problems.is_empty() {
             return Err(sorted(problems));
         }
-        let definition: Definition =
-            serde_json::from_value(node.to_whole_json()).map_err(|error| {
-                let problem = Problem::new(ProblemKind::WrongType, node.location);
-                vec![problem.found(error.to_string())]
-            })?;
+        let definition: Definition = node.parse().map_err(|error| {
+            let problem = Problem::new(ProblemKind::WrongType, node.location);
+            vec![problem.found(error.to_string())]
+        })?;
         let organization = self.definition.organization.clone();
         Ok((Definition { organization, ..definition }, node))
     }

@@ -586,6 +586,29 @@ async fn requests_for_a_plan_are_refused_where_none_is_made() {
 }
 
 #[tokio::test]
+async fn planning_is_paid_from_the_budget_of_the_run() {
+    let key = "a plan over budget";
+    let boss = |limits: &str| {
+        format!(
+            "type: context\nexecution: {{budget: {{{limits}}}}}\norchestration: {{{AVAILABLE}, planning: {{}}}}\n"
+        )
+    };
+    // The repair of a plan is a call as well.
+    let scene = Scene::over(Arc::new(MemoryStore::new()), &boss("calls: 1")).await;
+    scene.answers(["{}", "{}"]);
+    let ended = scene.execute("c").await;
+    assert_eq!(ended.metadata["code"], "W0601", "{ended:?}");
+    assert_eq!(scene.bench.requests().len(), 1);
+    // So are the calls of its steps.
+    let scene = Scene::over(Arc::new(MemoryStore::new()), &boss("tools: 1")).await;
+    scene.answers([plan(&[call("one", key), call("two", key)]).as_str()]);
+    let ended = scene.execute("c").await;
+    assert!(!ended.success, "{ended:?}");
+    assert_eq!(statuses(&ended), ["one done", "two failed"]);
+    assert_eq!(counted(key), 1);
+}
+
+#[tokio::test]
 async fn an_agent_that_calls_itself_ends_at_its_depth() {
     let key = "an agent that calls itself";
     let count = format!(
