@@ -2,8 +2,8 @@
 
 use crate::mode::RequestError;
 use crate::records::{
-    Author, Edit, Form, Merge, NewVersion, Record, RecordError, RecordId, RecordKind, RecordRef,
-    Records, VersionContent, version_writes,
+    Author, Edit, Form, Merge, NewVersion, ORCHESTRATION, Record, RecordError, RecordId,
+    RecordKind, RecordRef, Records, VersionContent, version_writes,
 };
 use serde_json::{Value, json};
 use weftwork_store::StoreError;
@@ -200,8 +200,11 @@ pub(crate) async fn act(
         })
     };
     let record = records.read(&at).await?;
-    let agent = record.current_version()?.agent.clone();
-    let form = (forms.of)(agent.as_deref())?;
+    let current = record.current_version()?;
+    let form = match current.kind.as_deref() {
+        Some(ORCHESTRATION) if kind == RecordKind::Plan => Form::of_orchestration(),
+        _ => (forms.of)(current.agent.as_deref())?,
+    };
     let adds = matches!(
         action,
         RecordAction::Edit | RecordAction::CopyVersion | RecordAction::MergeVersions

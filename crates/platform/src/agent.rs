@@ -72,6 +72,15 @@ pub(crate) struct Made {
     pub(crate) content: String,
 }
 
+/// A record that gets a version.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WrittenRecord<'a> {
+    pub(crate) kind: RecordKind,
+    /// Id; `None` for a new record.
+    pub(crate) id: Option<&'a str>,
+    pub(crate) form: &'a Form,
+}
+
 /// A version that was added to the commit of a node.
 #[derive(Debug)]
 pub(crate) struct Written {
@@ -88,6 +97,11 @@ impl Agent {
     /// Type.
     pub(crate) fn agent_type(&self) -> AgentType {
         self.definition.agent_type
+    }
+
+    /// Returns `true` if its model plans the steps of its orchestrations.
+    pub(crate) fn plans_steps(&self) -> bool {
+        self.definition.orchestration.as_ref().is_some_and(|of| of.planning.is_some())
     }
 
     /// Sends messages to the model, and returns its answer.
@@ -112,6 +126,16 @@ impl Agent {
         ctx: &Ctx,
     ) -> NodeResult<Value> {
         Model::new(Arc::clone(&self.model), ctx).quiet().ask_value(schema, messages).await
+    }
+
+    /// Sends messages and the schema of the answer to the model, and returns its answer unchecked.
+    pub(crate) async fn ask_unchecked(
+        &self,
+        messages: Vec<Message>,
+        schema: &Value,
+        ctx: &Ctx,
+    ) -> NodeResult<Message> {
+        Model::new(Arc::clone(&self.model), ctx).quiet().ask_unchecked(schema, messages).await
     }
 
     /// Lets a model make a content of a form. A model that takes schemas gets that of a form in JSON. A
@@ -172,6 +196,21 @@ impl Agent {
         new: NewVersion,
         ctx: &Ctx,
     ) -> NodeResult<Written> {
+        let form = match kind {
+            RecordKind::Plan => &self.plan,
+            RecordKind::Deliverable => &self.deliverable,
+        };
+        self.write_formed(WrittenRecord { kind, id, form }, new, ctx).await
+    }
+
+    /// As [`write`](Self::write), for a record of another form than the definition declares.
+    pub(crate) async fn write_formed(
+        &self,
+        of: WrittenRecord<'_>,
+        new: NewVersion,
+        ctx: &Ctx,
+    ) -> NodeResult<Written> {
+        let WrittenRecord { kind, id, form } = of;
         let calls = ctx.calls();
         let run = calls.origin.run().map(|caller| caller.run.clone());
         let own = run.as_ref().map(RunId::to_string).unwrap_or_default();
@@ -182,10 +221,6 @@ impl Agent {
             None => RecordId::derived(&[&own, &self.slug, &place]),
         };
         let at = RecordRef { kind, thread: ctx.thread().clone(), id };
-        let form = match kind {
-            RecordKind::Plan => &self.plan,
-            RecordKind::Deliverable => &self.deliverable,
-        };
         let unique = format!("{own}.{}.{place}", self.slug);
         let owner = self.owner(ctx).await?;
         let author = Author { subject: &owner.subject, at: calls.clock.now(), unique: &unique };
@@ -262,7 +297,7 @@ pub(crate) fn system(text: String) -> NodeResult<Message> {
 
 /// Returns the content in the text of an answer: models put a fence around JSON and YAML even if they
 /// are asked for it alone.
-fn content_in(format: ContentFormat, text: &str) -> String {
+pub(crate) fn content_in(format: ContentFormat, text: &str) -> String {
     let text = text.trim();
     let fenced = match format {
         ContentFormat::Json | ContentFormat::Yaml | ContentFormat::Html => {

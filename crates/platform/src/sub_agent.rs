@@ -1,6 +1,7 @@
 //! Agents that an agent asks, within its run.
 
 use crate::agent::Agent;
+use crate::definition::Orchestration;
 use crate::mode::RequestError;
 use crate::source::AGENTS;
 use serde_json::{Map, Value};
@@ -8,9 +9,6 @@ use weftwork_graph::{Ctx, NodeError, NodeResult, Once, SubgraphState};
 use weftwork_types::code::{Fault, FaultDetails};
 use weftwork_types::task::AgentFailure;
 use weftwork_types::{ErrorCode, RunId};
-
-/// Number of agents that ask one another, if the definition names none.
-const DEPTH_MAX: u32 = 3;
 
 /// Most failures of other agents that an error names.
 const FAILURES_MAX: usize = 50;
@@ -39,17 +37,20 @@ pub(crate) async fn ask_agent(
     ctx: &Ctx,
 ) -> NodeResult<Value> {
     let SubRequest { call, slug, mut input, depth } = request;
-    let orchestration = agent.definition.orchestration.as_ref();
-    let limit = orchestration.and_then(|of| of.max_depth).unwrap_or(DEPTH_MAX);
+    let usual = Orchestration::default();
+    let own = agent.definition.orchestration.as_ref().unwrap_or(&usual);
+    let limit = own.depth_max();
     if depth >= u64::from(limit) {
         let agent = agent.slug.clone();
         return Err(RequestError::Depth { agent, limit }.fault().into());
     }
-    input.insert("depth".to_owned(), (depth + 1).into());
     let who = &ctx.calls().principal;
     let current = async |_| Ok(agent.others.find(who, &format!("{AGENTS}{slug}"))?.id);
     let version: String = ctx.once(Once::new(call).reads(), current).await?;
     let graph = agent.others.find(who, &version)?.graph;
+    let asked = agent.others.upgrade().and_then(|agents| agents.of_version(who, &version));
+    let asked = asked.as_ref().and_then(|folder| folder.definition.orchestration.as_ref());
+    input.insert("depth".to_owned(), own.depth_of_asked(depth, asked.unwrap_or(&usual)).into());
     let input = Value::Object(input);
     graph.check_input(&input)?;
     let mut output = ctx.call_named(call, &graph, SubgraphState::PerTask, input).await?;

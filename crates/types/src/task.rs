@@ -90,7 +90,7 @@ pub struct Payload {
     /// Several calls of tools, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolRequest>,
-    /// Plan of the action, or that a build follows.
+    /// Plan of the action, or that a build follows, or that an orchestration carries out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_id: Option<String>,
     /// Deliverable of the action, or of which a build makes a further version.
@@ -113,6 +113,9 @@ pub struct Payload {
     /// Request for an orchestration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestrate: Option<bool>,
+    /// Request to show the plan of an orchestration before it runs, which a person then approves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orchestration_plan: Option<bool>,
     /// Action of an orchestration: `execute`, `continue` or `human-response`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_action: Option<String>,

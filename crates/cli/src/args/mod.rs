@@ -344,12 +344,21 @@ pub(crate) struct Ask {
     /// Action on plans or deliverables, in the mode `plan` or `build`
     #[arg(long)]
     pub(crate) action: Option<String>,
-    /// Plan or deliverable of the action
+    /// Plan or deliverable of the action, or the plan that an orchestration carries out
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
     /// Version of the action
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<u64>,
+    /// Run the steps of the agent before its own work
+    #[arg(long)]
+    pub(crate) orchestrate: bool,
+    /// Show the plan of the steps, and ask before they begin
+    #[arg(long, requires = "orchestrate")]
+    pub(crate) plan: bool,
+    /// Approve the plan without asking
+    #[arg(long, requires = "orchestrate")]
+    pub(crate) yes: bool,
     /// Print the whole answer as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,5 +1,6 @@
 //! `weft agents`: lists agents, and asks those that are defined in files.
 
+mod plan;
 mod rows;
 
 use super::definitions;
@@ -248,9 +249,13 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     payload.title = ask.title.clone().or(payload.title);
     payload.action = ask.action.clone().or(payload.action);
     payload.version = ask.version.or(payload.version);
-    match ask.mode.as_deref() {
-        Some("plan") => payload.plan_id = ask.id.clone().or(payload.plan_id),
-        _ => payload.deliverable_id = ask.id.clone().or(payload.deliverable_id),
+    if ask.orchestrate {
+        payload.orchestrate = Some(true);
+        payload.orchestration_plan = ask.plan.then_some(true).or(payload.orchestration_plan);
+    }
+    match ask.orchestrate || ask.mode.as_deref() == Some("plan") {
+        true => payload.plan_id = ask.id.clone().or(payload.plan_id),
+        false => payload.deliverable_id = ask.id.clone().or(payload.deliverable_id),
     }
     let request = TaskRequest {
         agent: ask.slug.clone(),
@@ -283,7 +288,9 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
             note_event(&event.event, terminal);
         }
     };
-    let response = app.platform().task_watched(by, request, &mut watch).await;
+    let response = app.platform().task_watched(by.clone(), request, &mut watch).await;
+    let shown = plan::Shown { terminal, watch: &mut watch };
+    let response = plan::decide(ask, &app, &by, response, shown).await?;
     let waits = response.metadata.get("status").is_some_and(|status| status == "input_required");
     let exit = match response.success {
         true if waits => Exit::Waiting,
@@ -304,6 +311,7 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         let code = response.metadata.get("code").and_then(Value::as_str).unwrap_or_default();
         let word = terminal.paint_error(Style::Bad, format!("error[{code}]"));
         terminal.note(format_args!("{word}: {}", to_plain(error)));
+        plan::note_refused(&response, terminal);
         return Ok(exit);
     }
     match &response.content {

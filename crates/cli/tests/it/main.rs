@@ -34,6 +34,7 @@ mod models;
 mod one_program;
 mod operations;
 mod options;
+mod planning;
 mod policies;
 mod prune;
 #[cfg(unix)]

@@ -5,7 +5,9 @@
 
 mod checkpoint;
 mod node;
+mod planning;
 mod progress;
+mod roster;
 mod schedule;
 mod step;
 
@@ -16,5 +18,7 @@ use weftwork_types::ErrorCode;
 
 /// The orchestration was rejected at a checkpoint.
 const REJECTED: ErrorCode = ErrorCode("W1070");
+/// The plan of an orchestration is refused.
+const PLAN_REFUSED: ErrorCode = ErrorCode("W1072");
 /// A step cannot be carried out.
 const STEP_FAILED: ErrorCode = ErrorCode("W1071");

@@ -1,7 +1,8 @@
 //! The nodes of an orchestration.
 
 use super::checkpoint;
-use super::progress::{Change, OrchestrationRequest, Progress, StepRecord};
+use super::planning::{self, MAKE_PLAN, PLANNED_STEP};
+use super::progress::{Change, OrchestrationRequest, Progress, RunPlan, StepRecord};
 use super::schedule::{Decision, Next, StepTask, decide};
 use super::step::{self, Attempted};
 use crate::agent::Agent;
@@ -15,20 +16,21 @@ use weftwork_graph::{
     Arg, Command, Ctx, Deps, END, Graph, Next as Target, NodeError, NodeResult, START, SendTo,
     State,
 };
+use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::Mode;
 
 /// Node that begins an orchestration.
 const BEGIN: &str = "begin";
 /// Node that decides what begins next.
-const ORCHESTRATE: &str = "orchestrate";
+pub(super) const ORCHESTRATE: &str = "orchestrate";
 /// Node that adds the steps to the answer.
 const REPORT: &str = "report";
 
 /// Adds the routes to the nodes of the modes, and the nodes of the steps, if the agent has some.
 pub(crate) fn add_steps(
     graph: Graph<AgentState>,
-    outline: &Outline,
+    agent: &Agent,
     modes: &[Mode],
 ) -> Graph<AgentState> {
     let first = usual(modes);
@@ -37,11 +39,16 @@ pub(crate) fn add_steps(
         asked.unwrap_or(first).name()
     };
     let names = modes.iter().map(|mode| mode.name());
-    if outline.steps.is_empty() {
+    let is_planned = agent.plans_steps();
+    if agent.outline.steps.is_empty() && !is_planned {
         return graph
             .route_to(START, names, move |state: State<AgentState>| Target::node(mode_of(&state)));
     }
-    let steps: Vec<String> = outline.steps.iter().map(|step| node_of(&step.id)).collect();
+    let steps: Vec<String> = match is_planned {
+        true => vec![PLANNED_STEP.to_owned()],
+        false => agent.outline.steps.iter().map(|step| node_of(&step.id)).collect(),
+    };
+    let first = if is_planned { MAKE_PLAN } else { ORCHESTRATE };
     let mut graph = graph
         .node(BEGIN, begin)
         .node(ORCHESTRATE, orchestrate)
@@ -55,8 +62,11 @@ pub(crate) fn add_steps(
                 false => Target::node(mode_of(&state)),
             }
         })
-        .ends(BEGIN, names.clone().chain([ORCHESTRATE]))
+        .ends(BEGIN, names.clone().chain([first]))
         .ends(ORCHESTRATE, steps.iter().map(String::as_str).chain(names.clone()).chain([END]));
+    if is_planned {
+        graph = planning::add_nodes(graph);
+    }
     for step in &steps {
         graph = graph.node(step.as_str(), carry_out).edge(step.as_str(), ORCHESTRATE);
     }
@@ -96,7 +106,7 @@ async fn begin(
     }
     let change = Change { begin: Some(request), ..Change::default() };
     let update = AgentStateUpdate::new().orchestration(json!(change));
-    Ok(Command::update(update).goto(ORCHESTRATE))
+    Ok(Command::update(update).goto(if agent.plans_steps() { MAKE_PLAN } else { ORCHESTRATE }))
 }
 
 /// Writes the request again for the node of its mode: the channels of requests last one superstep.
@@ -113,6 +123,19 @@ fn hand_over(request: &OrchestrationRequest, change: Change) -> Command<AgentSta
     Command::update(update).goto(mode.name())
 }
 
+/// The request for the own work, behind the steps. In the mode `plan` it makes a plan of its own, and no
+/// version of the one that was carried out.
+fn own_request(progress: &Progress) -> OrchestrationRequest {
+    let mut request = progress.request.clone();
+    if progress.plan.is_some()
+        && request.mode == Mode::Plan
+        && let Some(members) = request.payload.as_object_mut()
+    {
+        members.remove("planId");
+    }
+    request
+}
+
 /// Decides what begins next.
 async fn orchestrate(
     state: State<AgentState>,
@@ -121,16 +144,22 @@ async fn orchestrate(
 ) -> NodeResult<Command<AgentState>> {
     let progress = progress_of(&state)?;
     let run = ctx.calls().origin.run().map(|caller| &caller.run);
-    let Decision { records, failures, next } = decide(&agent.outline, &progress, run);
+    let outline = progress.outline(&agent)?;
+    let Decision { records, failures, next } = decide(&outline, &progress, run);
     let change = Change { records, failures, ..Change::default() };
     match next {
-        Next::Own => Ok(hand_over(&progress.request, change)),
+        Next::Own => Ok(hand_over(&own_request(&progress), change)),
         Next::Tasks(tasks) => {
             let mut command = Command::update(AgentStateUpdate::new().orchestration(json!(change)));
             for task in tasks {
-                let step = agent.outline.steps.get(task.position);
-                let node = step.map(|step| node_of(&step.id)).unwrap_or_default();
-                ctx.emit(json!({"orchestration": {"step": task.key(&agent.outline), "status": "started"}}));
+                let step = outline.steps.get(task.position);
+                let node = match &progress.plan {
+                    Some(_) => PLANNED_STEP.to_owned(),
+                    None => step.map(|step| node_of(&step.id)).unwrap_or_default(),
+                };
+                ctx.emit(
+                    json!({"orchestration": {"step": task.key(&outline), "status": "started"}}),
+                );
                 command = command.send(SendTo::to(node, task));
             }
             Ok(command)
@@ -139,14 +168,28 @@ async fn orchestrate(
             let mut ended = progress.clone();
             ended.records.extend(change.records);
             ended.failures.extend(change.failures);
-            let mut answer = agent.failed_answer(progress.request.mode, &fault);
-            describe(&ended, &agent.outline, &mut answer);
-            let message = Message::text(ctx.message_id(), Role::Assistant, fault.message);
-            let end = Change { end: true, ..Change::default() };
-            let update = AgentStateUpdate::new().messages([message]).answer(answer);
-            Ok(Command::update(update.orchestration(json!(end))))
+            end_without_result(&agent, &ended, fault, Value::Null, &ctx)
         }
     }
+}
+
+/// Ends an orchestration without a result. The metadata of the answer have these members, too.
+pub(super) fn end_without_result(
+    agent: &Agent,
+    progress: &Progress,
+    fault: Fault,
+    more: Value,
+    ctx: &Ctx,
+) -> NodeResult<Command<AgentState>> {
+    let mut answer = agent.failed_answer(progress.request.mode, &fault);
+    describe(progress, &*progress.outline(agent)?, &mut answer);
+    if let (Value::Object(more), Some(metadata)) = (more, answer["metadata"].as_object_mut()) {
+        metadata.extend(more);
+    }
+    let message = Message::text(ctx.message_id(), Role::Assistant, fault.message);
+    let end = Change { end: true, ..Change::default() };
+    let update = AgentStateUpdate::new().messages([message]).answer(answer);
+    Ok(Command::update(update.orchestration(json!(end))))
 }
 
 /// Carries out a step, or an item of a loop.
@@ -157,8 +200,9 @@ async fn carry_out(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let progress = progress_of(&state)?;
-    let Some(planned) = agent.outline.steps.get(task.position) else {
-        return Err(NodeError::message("the definition has no such step"));
+    let outline = progress.outline(&agent)?;
+    let Some(planned) = outline.steps.get(task.position) else {
+        return Err(NodeError::message("the orchestration has no such step"));
     };
     let Attempted { record, failures } = match &planned.work {
         Work::Agent(work) => step::carry_out(&agent, &progress, &task, work, &ctx).await?,
@@ -170,7 +214,7 @@ async fn carry_out(
             Attempted::ended(StepRecord::Done { content: Value::Null })
         }
     };
-    let key = task.key(&agent.outline);
+    let key = task.key(&outline);
     ctx.emit(json!({"orchestration": {"step": key, "status": json!(record)["status"]}}));
     let records = BTreeMap::from([(key, record)]);
     let change = Change { records, failures, ..Change::default() };
@@ -181,12 +225,22 @@ async fn carry_out(
 async fn report(state: State<AgentState>, agent: Deps<Arc<Agent>>) -> NodeResult<AgentStateUpdate> {
     let progress = progress_of(&state)?;
     let mut answer = state.answer().cloned().unwrap_or_default();
-    describe(&progress, &agent.outline, &mut answer);
+    describe(&progress, &*progress.outline(&agent)?, &mut answer);
     let end = Change { end: true, ..Change::default() };
     Ok(AgentStateUpdate::new().answer(answer).orchestration(json!(end)))
 }
 
 fn describe(progress: &Progress, outline: &Outline, answer: &mut Value) {
+    // The own work in the mode `plan` has made another one.
+    if let Some(plan) = &progress.plan
+        && answer["metadata"].get("plan").is_none()
+    {
+        let RunPlan { id, title, version, .. } = plan;
+        answer["metadata"]["plan"] = match version {
+            Some(version) => json!({"id": id, "title": title, "version": version}),
+            None => json!({"id": id, "title": title}),
+        };
+    }
     answer["metadata"]["steps"] = progress.report(outline);
     if progress.failures.is_empty() {
         return;
@@ -198,7 +252,7 @@ fn describe(progress: &Progress, outline: &Outline, answer: &mut Value) {
 }
 
 /// Returns the progress, without which no node of an orchestration runs.
-fn progress_of(state: &State<AgentState>) -> NodeResult<Progress> {
+pub(super) fn progress_of(state: &State<AgentState>) -> NodeResult<Progress> {
     let missing = || NodeError::message("the run has no orchestration");
     Progress::of(state)?.ok_or_else(missing)
 }

@@ -1,11 +1,13 @@
 //! The progress of an orchestration, as the state of a thread has it.
 
+use crate::agent::Agent;
 use crate::definition::{Outline, OutlineStep};
 use crate::state::AgentState;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use weftwork_graph::{NodeResult, State};
+use weftwork_graph::{NodeError, NodeResult, State};
 use weftwork_types::task::{AgentFailure, Mode};
 
 /// The progress of an orchestration.
@@ -13,6 +15,9 @@ use weftwork_types::task::{AgentFailure, Mode};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Progress {
     pub(crate) request: OrchestrationRequest,
+    /// Plan whose steps it carries out; `None` if the definition has the steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) plan: Option<RunPlan>,
     /// Records of the steps that began, by their ids; of items of loops by id and number: `each.0`.
     #[serde(default)]
     pub(crate) records: BTreeMap<String, StepRecord>,
@@ -30,6 +35,20 @@ pub(crate) struct OrchestrationRequest {
     pub(crate) payload: Value,
     pub(crate) input: Value,
     pub(crate) depth: u64,
+}
+
+/// The plan that an orchestration carries out. Its steps are those of this text, whatever becomes of the
+/// record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunPlan {
+    /// Id of the record.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    /// Number of its version, where it is known before the commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<u64>,
+    pub(crate) text: String,
 }
 
 /// The record of a step, or of an item of a loop.
@@ -70,6 +89,8 @@ impl StepRecord {
 pub(crate) struct Change {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) begin: Option<OrchestrationRequest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) plan: Option<RunPlan>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) records: BTreeMap<String, StepRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -86,10 +107,13 @@ pub(crate) fn merge(old: Value, change: Value) -> Value {
         return Value::Null;
     }
     let progress = match change.begin {
-        Some(request) => Some(Progress { request, records: BTreeMap::new(), failures: Vec::new() }),
+        Some(request) => {
+            Some(Progress { request, plan: None, records: BTreeMap::new(), failures: Vec::new() })
+        }
         None => serde_json::from_value(old).ok(),
     };
     let Some(mut progress) = progress else { return Value::Null };
+    progress.plan = change.plan.or(progress.plan);
     progress.records.extend(change.records);
     progress.failures.extend(change.failures);
     json!(progress)
@@ -102,6 +126,13 @@ impl Progress {
             Value::Null => Ok(None),
             value => Ok(Some(serde_json::from_value(value.clone())?)),
         }
+    }
+
+    /// Returns the steps: those of the plan, or of the definition.
+    pub(crate) fn outline<'a>(&self, agent: &'a Agent) -> NodeResult<Cow<'a, Outline>> {
+        let Some(plan) = &self.plan else { return Ok(Cow::Borrowed(&agent.outline)) };
+        let wrong = || NodeError::message(format!("plan `{}` of the run cannot be read", plan.id));
+        Outline::of_plan(&plan.text).map(Cow::Owned).ok_or_else(wrong)
     }
 
     /// Returns the values that placeholders and conditions of steps read.

@@ -32,7 +32,7 @@ pub(super) async fn carry_out(
     work: &AgentWork,
     ctx: &Ctx,
 ) -> NodeResult<Attempted> {
-    let key = task.key(&agent.outline);
+    let key = task.key(&*progress.outline(agent)?);
     let attempts = match progress.records.get(&key) {
         Some(StepRecord::Asking { failure }) => return ask_person(failure, ctx),
         Some(StepRecord::Retrying { attempts }) => *attempts,
@@ -64,9 +64,10 @@ async fn attempt(
     work: &AgentWork,
     ctx: &Ctx,
 ) -> NodeResult<Value> {
-    let mut values = progress.values(&agent.outline);
+    let outline = progress.outline(agent)?;
+    let mut values = progress.values(&outline);
     if let Some(number) = task.item {
-        let id = agent.outline.steps.get(task.position).map(|step| step.id.as_str());
+        let id = outline.steps.get(task.position).map(|step| step.id.as_str());
         let record = id.and_then(|id| progress.records.get(id));
         let Some(StepRecord::Looping { items }) = record else {
             return Err(NodeError::message("the loop of the item has ended"));

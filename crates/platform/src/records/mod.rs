@@ -19,6 +19,7 @@ mod version;
 
 pub use action::{Edit, Merge, Records};
 pub use cache::RecordCache;
+pub(crate) use check::ORCHESTRATION;
 pub use check::{ContentProblem, ContentRule, Form};
 pub(crate) use conversation::agent_of_thread;
 pub use conversation::{

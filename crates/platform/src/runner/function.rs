@@ -122,8 +122,10 @@ async fn script_of(
 
 /// The results of the steps of the orchestration, by ids.
 fn results_of(agent: &Agent, state: &State<AgentState>) -> NodeResult<Value> {
-    let progress = Progress::of(state)?;
-    Ok(progress.map_or_else(|| json!({}), |progress| progress.results(&agent.outline)))
+    match Progress::of(state)? {
+        None => Ok(json!({})),
+        Some(progress) => Ok(progress.results(&*progress.outline(agent)?)),
+    }
 }
 
 /// A result of code.

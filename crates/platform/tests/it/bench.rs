@@ -1,7 +1,7 @@
 //! A runtime with defined agents, a scripted model and two tools.
 
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
@@ -147,8 +147,25 @@ fn weigh(#[arg(secret)] key: String) -> std::result::Result<usize, ToolError> {
     }
 }
 
+/// Calls of `math/count`, by their keys.
+static COUNTS: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+
+/// Returns the number of calls of `math/count` with a key.
+pub(crate) fn counted(key: &str) -> usize {
+    COUNTS.lock().expect("no panic").get(key).copied().unwrap_or_default()
+}
+
+/// Counts its calls.
+#[tool(name = "math/count", example(request = "Count a.", args = {"key": "a"}))]
+fn count(key: String) -> usize {
+    let mut counts = COUNTS.lock().expect("no panic");
+    let calls = counts.entry(key).or_default();
+    *calls += 1;
+    *calls
+}
+
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(add), Arc::new(negate), Arc::new(fail), Arc::new(weigh)]
+    vec![Arc::new(count), Arc::new(add), Arc::new(negate), Arc::new(fail), Arc::new(weigh)]
 }
 
 impl Bench {

@@ -8,6 +8,7 @@ mod folders;
 mod freshness;
 mod operations;
 mod orchestration;
+mod planning;
 mod records;
 mod records_check;
 mod records_conversation;
