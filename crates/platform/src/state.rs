@@ -20,6 +20,9 @@ pub struct AgentState {
     /// Number of agents that asked one another before this one.
     #[channel(ephemeral)]
     pub depth: u64,
+    /// List of the steps of orchestrations around this agent, from the outside in.
+    #[channel(ephemeral)]
+    pub path: Value,
     /// Input of the agent, as its `input_schema` describes it.
     #[channel(ephemeral)]
     pub input: Value,

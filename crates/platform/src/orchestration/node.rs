@@ -1,6 +1,7 @@
 //! The nodes of an orchestration.
 
 use super::checkpoint;
+use super::event::{StepChange, StepEvents};
 use super::progress::{Change, OrchestrationRequest, Progress, StepRecord};
 use super::schedule::{Decision, Next, StepTask, decide};
 use super::step::{self, Attempted};
@@ -90,6 +91,8 @@ async fn begin(
         payload: state.payload().cloned().unwrap_or_default(),
         input: state.input().cloned().unwrap_or_default(),
         depth: state.depth().copied().unwrap_or_default(),
+        steps: agent.outline.steps.iter().map(|step| step.id.clone()).collect(),
+        path: path_of(&state)?,
     };
     if action.is_none() {
         return Ok(hand_over(&request, Change { end: true, ..Change::default() }));
@@ -99,14 +102,21 @@ async fn begin(
     Ok(Command::update(update).goto(ORCHESTRATE))
 }
 
+/// Returns the steps around the agent.
+fn path_of(state: &State<AgentState>) -> NodeResult<Vec<String>> {
+    let path = state.path().cloned().map(serde_json::from_value);
+    Ok(path.transpose()?.unwrap_or_default())
+}
+
 /// Writes the request again for the node of its mode: the channels of requests last one superstep.
 fn hand_over(request: &OrchestrationRequest, change: Change) -> Command<AgentState> {
-    let OrchestrationRequest { mode, payload, input, depth, .. } = request;
+    let OrchestrationRequest { mode, payload, input, depth, path, .. } = request;
     let mut update = AgentStateUpdate::new()
         .orchestration(json!(change))
         .mode(mode.name().to_owned())
         .payload(payload.clone())
-        .depth(*depth);
+        .depth(*depth)
+        .path(json!(path));
     if !input.is_null() {
         update = update.input(input.clone());
     }
@@ -122,6 +132,8 @@ async fn orchestrate(
     let progress = progress_of(&state)?;
     let run = ctx.calls().origin.run().map(|caller| &caller.run);
     let Decision { records, failures, next } = decide(&agent.outline, &progress, run);
+    let events = StepEvents::of(&progress, &agent.outline, &ctx);
+    events.emit_decided(|id| records.get(id).cloned());
     let change = Change { records, failures, ..Change::default() };
     match next {
         Next::Own => Ok(hand_over(&progress.request, change)),
@@ -130,7 +142,11 @@ async fn orchestrate(
             for task in tasks {
                 let step = agent.outline.steps.get(task.position);
                 let node = step.map(|step| node_of(&step.id)).unwrap_or_default();
-                ctx.emit(json!({"orchestration": {"step": task.key(&agent.outline), "status": "started"}}));
+                let key = task.key(&agent.outline);
+                // A step about which a person is asked makes no attempt.
+                if !matches!(progress.records.get(&key), Some(StepRecord::Asking { .. })) {
+                    events.emit(&key, &StepChange::Started);
+                }
                 command = command.send(SendTo::to(node, task));
             }
             Ok(command)
@@ -160,18 +176,27 @@ async fn carry_out(
     let Some(planned) = agent.outline.steps.get(task.position) else {
         return Err(NodeError::message("the definition has no such step"));
     };
-    let Attempted { record, failure } = match &planned.work {
-        Work::Agent(work) => step::carry_out(&agent, &progress, &task, work, &ctx).await?,
+    let key = task.key(&agent.outline);
+    let events = StepEvents::of(&progress, &agent.outline, &ctx);
+    let attempted = match &planned.work {
+        Work::Agent(work) => step::carry_out(&agent, &progress, &task, work, &ctx).await,
         Work::Checkpoint(work) => {
-            Attempted::ended(checkpoint::ask(&agent, &progress, task.position, work, &ctx)?)
+            checkpoint::ask(&agent, &progress, task.position, work, &ctx).map(Attempted::ended)
         }
         Work::Wait(time) => {
-            ctx.sleep(*time).await?;
-            Attempted::ended(StepRecord::Done { content: Value::Null })
+            let slept = ctx.sleep(*time).await;
+            slept.map(|()| Attempted::ended(StepRecord::Done { content: Value::Null }))
         }
     };
-    let key = task.key(&agent.outline);
-    ctx.emit(json!({"orchestration": {"step": key, "status": json!(record)["status"]}}));
+    if attempted.as_ref().is_err_and(NodeError::is_interrupt) {
+        let change = match &planned.work {
+            Work::Agent(_) | Work::Checkpoint(_) => StepChange::Asked,
+            Work::Wait(_) => StepChange::Waiting,
+        };
+        events.emit(&key, &change);
+    }
+    let Attempted { record, failure } = attempted?;
+    events.emit(&key, &StepChange::Recorded { record: &record, failure: failure.as_ref() });
     let records = BTreeMap::from([(key, record)]);
     let change = Change { records, failures: failure.into_iter().collect(), ..Change::default() };
     Ok(AgentStateUpdate::new().orchestration(json!(change)))
