@@ -113,7 +113,7 @@ pub(super) struct Definitions {
     pub(super) store: Arc<dyn Store>,
     pub(super) now: Timestamp,
     /// Principal of the organisation of the command.
-    who: Principal,
+    pub(super) who: Principal,
 }
 
 impl Definitions {

@@ -1,21 +1,20 @@
 //! `weft graph`: draws the graph of an agent.
 
+use super::agents::Definitions;
 use crate::args::{Drawing, Graph};
 use weftwork::agents::AgentError;
 use weftwork::find_agent;
 use weftwork::graph::CompiledGraph;
-use weftwork::platform::DefinitionFolder;
+use weftwork::platform::{AGENTS, DefinitionFolder};
+use weftwork::runtime::GraphSource as _;
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
 
-pub(crate) fn graph(command: &Graph, context: &CommandContext) -> Result<Exit, CliError> {
+pub(crate) async fn graph(command: &Graph, context: &CommandContext) -> Result<Exit, CliError> {
     match command {
         Graph::Show { agent, format } => {
-            let graph = match steps_of(agent, context)? {
-                Some(steps) => steps,
-                None => context.graph_of(agent)?,
-            };
+            let graph = graph_of(agent, context).await?;
             context.terminal.piece(match format {
                 Drawing::Mermaid => graph.mermaid(),
                 Drawing::Svg => graph.svg(),
@@ -25,13 +24,28 @@ pub(crate) fn graph(command: &Graph, context: &CommandContext) -> Result<Exit, C
     }
 }
 
-/// Returns the steps of an agent that is defined in a file and has an orchestration.
-fn steps_of(agent: &str, context: &CommandContext) -> Result<Option<CompiledGraph>, CliError> {
-    let Ok(agent) = find_agent(&context.agents, agent) else { return Ok(None) };
-    if !agent.is_defined() {
-        return Ok(None);
+/// Returns the graph of an agent; of an agent with a definition that has steps, the steps.
+async fn graph_of(agent: &str, context: &CommandContext) -> Result<CompiledGraph, CliError> {
+    let unknown = match find_agent(&context.agents, agent) {
+        Ok(found) if found.is_defined() => {
+            let files = context.config.read_definitions()?.sound;
+            let folder = files.iter().find(|folder| folder.slug == found.name());
+            let steps = folder.map(steps_of).transpose()?.flatten();
+            return steps.map_or_else(|| context.graph_of(agent), Ok);
+        }
+        Ok(_) => return context.graph_of(agent),
+        // It may be a row of the store.
+        Err(unknown) => unknown,
+    };
+    let Definitions { agents, who, .. } = Definitions::read(None, context).await?;
+    let slug = agent.strip_prefix(AGENTS).unwrap_or(agent);
+    let Some(folder) = agents.definition(&who, slug) else { return Err(unknown.into()) };
+    match steps_of(&folder)? {
+        Some(steps) => Ok(steps),
+        None => Ok(agents.resolve(&who, slug)?.ok_or(unknown)?.graph),
     }
-    let definitions = context.config.read_definitions()?;
-    let folder = definitions.sound.iter().find(|folder| folder.slug == agent.name());
-    Ok(folder.map(DefinitionFolder::steps_graph).transpose().map_err(AgentError::from)?.flatten())
+}
+
+fn steps_of(folder: &DefinitionFolder) -> Result<Option<CompiledGraph>, CliError> {
+    Ok(folder.steps_graph().map_err(AgentError::from)?)
 }

@@ -197,6 +197,13 @@ fn steps_are_drawn_and_their_changes_are_lines_while_they_run() {
         let image = home.weft(&["graph", "show", name, "--format", "svg"]);
         assert!(image.out.contains(">check · checkpoint</text>"), "{image:?}");
     }
+    // Rows of the store are drawn too.
+    std::fs::create_dir_all(home.path("rows/other")).expect("made");
+    std::fs::write(home.path("rows/other/agent.yaml"), text).expect("written");
+    let added = home.weft(&["agents", "add", "rows/other"]);
+    assert_eq!(added.status, Some(0), "{added:?}");
+    let drawn = home.weft(&["graph", "show", "agents:other"]);
+    assert!(drawn.out.contains("n0[\"check · checkpoint\"]"), "{drawn:?}");
     let begin = [
         "agents",
         "run",
