@@ -1,7 +1,8 @@
 //! The steps of a definition as a graph that is drawn, and never executed.
 
 use crate::definition::{
-    DefinitionFolder, ForEach, Orchestration, OrchestrationMode, OrchestrationStep,
+    DefinitionFolder, ForEach, Orchestration, OrchestrationMode, OrchestrationStep, Outline,
+    OutlineStep,
 };
 use crate::state::AgentState;
 use std::collections::BTreeSet;
@@ -10,8 +11,8 @@ use weftwork_types::task::Mode;
 
 /// Name of the agent's own work in a drawing.
 const OWN_WORK: &str = "own work";
-/// Maximum length of a condition in a drawing, in characters.
-const CONDITION_CHARS_MAX: usize = 60;
+/// Maximum length of a name in a drawing, in characters.
+const NAME_CHARS_MAX: usize = 100;
 
 impl DefinitionFolder {
     /// Returns the steps of the agent as a graph to be drawn: groups are subgraphs, and dashed lines
@@ -20,14 +21,16 @@ impl DefinitionFolder {
     /// # Errors
     /// [`BuildError`] if the definition has problems.
     pub fn steps_graph(&self) -> Result<Option<CompiledGraph>, BuildError> {
-        let Some(Orchestration { steps, default_mode, .. }) = &self.definition.orchestration else {
-            return Ok(None);
-        };
+        let Some(orchestration) = &self.definition.orchestration else { return Ok(None) };
+        let Orchestration { steps, default_mode, .. } = orchestration;
         if steps.is_empty() {
             return Ok(None);
         }
+        let outline = Outline::of(orchestration);
+        let is_first = |step: &&OutlineStep| step.needs.is_empty() && step.rejections.is_empty();
+        let first = outline.steps.iter().filter(is_first).map(|step| step.id.as_str()).collect();
         let level = Level::of(steps, default_mode.unwrap_or_default());
-        level.draw(&self.slug, Some(OWN_WORK)).map(Some)
+        level.draw(&self.slug, &first, Some(OWN_WORK)).map(Some)
     }
 }
 
@@ -118,14 +121,20 @@ impl<'a> Level<'a> {
         self.names.get(place).map(String::as_str).unwrap_or_default()
     }
 
-    /// Draws the level. Its last steps lead to the box `then`, or to the end.
-    fn draw(&self, name: &str, then: Option<&str>) -> Result<CompiledGraph, BuildError> {
+    /// Draws the level. Its last steps lead to the box `then`, or to the end. The steps `first` need no
+    /// others: a group with one of them begins with the orchestration, whatever its other steps need.
+    fn draw(
+        &self,
+        name: &str,
+        first: &BTreeSet<&str>,
+        then: Option<&str>,
+    ) -> Result<CompiledGraph, BuildError> {
         let mut graph = Graph::<AgentState>::new(name);
         for (place, step) in self.steps.iter().enumerate() {
             let name = self.name(place);
             graph = match group_of(step) {
                 Some(level) => {
-                    graph.subgraph(name, level.draw(name, None)?, SubgraphState::PerTask)
+                    graph.subgraph(name, level.draw(name, first, None)?, SubgraphState::PerTask)
                 }
                 None => graph.node(name, drawn),
             };
@@ -140,7 +149,7 @@ impl<'a> Level<'a> {
             for link in links().filter(|link| !self.is_dashed(link)) {
                 graph = graph.edge(self.name(link.from), own);
             }
-            if links().next().is_none() {
+            if links().next().is_none() || first.iter().any(|id| contains(step, id)) {
                 graph = graph.edge(START, own);
             }
             let leads_on = |link: &Link| link.from == place && link.kind == LinkKind::Order;
@@ -222,11 +231,7 @@ fn label(step: &OrchestrationStep) -> String {
         (true, false) => parts.push("parallel".to_owned()),
         (true, true) => {}
     }
-    if let Some(when) = &step.when {
-        let shown: String = when.chars().take(CONDITION_CHARS_MAX).collect();
-        let rest = if shown.len() < when.len() { "…" } else { "" };
-        parts.push(format!("if {shown}{rest}"));
-    }
+    parts.extend(step.when.iter().map(|when| format!("if {when}")));
     // Names of nodes have no separators of paths, and no control characters: signs like them are shown.
     let shown = |c: char| match c {
         ':' => '∶',
@@ -234,5 +239,7 @@ fn label(step: &OrchestrationStep) -> String {
         c if c.is_control() => ' ',
         c => c,
     };
-    parts.join(" · ").chars().map(shown).collect()
+    let text = parts.join(" · ");
+    let rest = text.chars().nth(NAME_CHARS_MAX).map(|_| '…');
+    text.chars().take(NAME_CHARS_MAX).map(shown).chain(rest).collect()
 }

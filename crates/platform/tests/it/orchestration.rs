@@ -379,6 +379,29 @@ fn steps_are_drawn_with_their_groups_needs_checkpoints_loops_waits_and_condition
     assert!(none.steps_graph().expect("sound").is_none());
 }
 
+#[test]
+fn groups_that_need_one_another_and_long_conditions_are_drawn() {
+    let condition = format!("input.n == '{}'", "long ".repeat(40));
+    let id = "i".repeat(40);
+    let text = format!(
+        r#"
+type: context
+orchestration:
+  defaultMode: parallel
+  steps:
+    - steps: [{{id: a, agent: x}}, {{id: b, agent: x, needs: [d]}}]
+    - steps: [{{id: c, agent: x, needs: [a]}}, {{id: d, agent: x}}]
+    - {{id: {id}, agent: x, when: "{condition}"}}
+"#
+    );
+    let graph = agent("boss", &text).steps_graph().expect("sound").expect("has steps");
+    let drawn = graph.mermaid();
+    for line in ["  START --> n0\n", "  n0 --> n1\n", "  n1 --> n0\n", "  START --> n2\n"] {
+        assert!(drawn.contains(line), "{line}: {drawn}");
+    }
+    assert!(drawn.contains(&format!("[\"{id} · x · if input.n == 'long ")), "{drawn}");
+}
+
 const DRAWN: &str = r#"
 type: context
 orchestration:
