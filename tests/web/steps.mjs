@@ -96,10 +96,11 @@ async function an_orchestration_is_paused_resumed_and_rolled_back_once_its_effec
     { step: "text", agent: "step-writer", status: "reversible" },
     { step: "inner", agent: "step-inner", status: "undone", undo: "step-writer", calls: [{ tool: "lab/pay", arguments: { euros: 12 }, effect: "external_side_effect", outcome: "succeeded" }] },
   ];
+  const records = [{ kind: "deliverable", id: "d1", current: 2, former: 1 }];
   const answers = {
-    pause: { metadata: { token: "the token" } },
+    pause: { content: { token: "the token" }, metadata: { status: "paused" } },
     resume: { metadata: {} },
-    rollback: { content: { step: "text", effects }, metadata: { confirm: "the list" } },
+    rollback: { content: { step: "text", effects, records }, metadata: { confirm: "the list" } },
   };
   await page.page.route("**/agents/step-boss/tasks", async (route) => {
     const { conversationId, payload } = route.request().postDataJSON();
@@ -116,6 +117,7 @@ async function an_orchestration_is_paused_resumed_and_rolled_back_once_its_effec
   assert.deepEqual(await list.getByRole("list", { name: "Effects" }).locator("li > p").allTextContents(), [
     "text step-writer changed nothing that is left",
     "inner step-inner is undone, by the agent step-writer",
+    "deliverable d1 has version 1 as the current one again, in place of 2",
   ]);
   await list.getByLabel("Arguments of lab/pay").getByText("12").waitFor();
   await page.accessible("rollback");

@@ -118,10 +118,20 @@ export interface Effects {
   calls?: { tool: string; arguments: Json; outcome: string }[];
 }
 
+/** A plan or a deliverable that was written since. */
+export interface Changed {
+  kind: string;
+  id: string;
+  current: number;
+  /** Version that becomes the current one again; `null` if the record stays as it is. */
+  former: number | null;
+}
+
 /** What a rollback would do, and the word that confirms it. */
 export interface Preview {
   step: string;
   effects: Effects[];
+  records?: Changed[];
   confirm: string;
 }
 
@@ -148,8 +158,10 @@ export function tokenOf(conversation: string): string | null {
 
 /** Pauses an orchestration, and keeps the token that resumes it. */
 export async function pause(of: Orchestrated): Promise<void> {
-  const { metadata } = await act(of, { orchestrationAction: "pause" });
-  sessionStorage.setItem(tokenName(of.conversation), String(metadata.token));
+  const { content, metadata } = await act(of, { orchestrationAction: "pause" });
+  const token = metadata.token ?? (isObject(content) ? content.token : undefined);
+  if (typeof token !== "string") throw new Error("The server paused it, and gave no token to resume it.");
+  sessionStorage.setItem(tokenName(of.conversation), token);
 }
 
 /** Resumes an orchestration that was paused here. The token is used once: one that is refused is of no use. */
@@ -165,8 +177,7 @@ export async function resume(of: Orchestrated): Promise<void> {
 /** Returns what a rollback to the step before the last one would do. Nothing is changed. */
 export async function previewRollback(of: Orchestrated): Promise<Preview> {
   const { content, metadata } = await act(of, { orchestrationAction: "rollback" });
-  const { step, effects } = content as unknown as Preview;
-  return { step, effects, confirm: String(metadata.confirm) };
+  return { ...(content as unknown as Preview), confirm: String(metadata.confirm) };
 }
 
 /** Carries out a rollback that was shown. */

@@ -1,6 +1,6 @@
 import { useEffect, useRef } from "react";
 import { JsonView } from "../shared/json";
-import type { Effects, Preview } from "./data";
+import type { Changed, Effects, Preview } from "./data";
 
 /** The words for what a rollback does to the effects of a step. */
 const WORDS: Record<string, string> = {
@@ -19,7 +19,7 @@ interface Props {
 }
 
 /** What a rollback would do, step by step, before it is confirmed. */
-export function RollbackList({ preview: { step, effects }, isSent, onConfirm, onLeave }: Props) {
+export function RollbackList({ preview: { step, effects, records = [] }, isSent, onConfirm, onLeave }: Props) {
   const first = useRef<HTMLHeadingElement>(null);
   useEffect(() => first.current?.focus(), []);
   return (
@@ -30,6 +30,9 @@ export function RollbackList({ preview: { step, effects }, isSent, onConfirm, on
       <ul aria-label="Effects">
         {effects.map((one) => (
           <EffectsRow key={one.step} effects={one} />
+        ))}
+        {records.map((one) => (
+          <RecordRow key={one.id} record={one} />
         ))}
       </ul>
       <div className="actions">
@@ -57,6 +60,17 @@ function EffectsRow({ effects: { step, agent, status, undo, calls = [] } }: { ef
           <JsonView value={call.arguments} label={`Arguments of ${call.tool}`} />
         </div>
       ))}
+    </li>
+  );
+}
+
+function RecordRow({ record: { kind, id, current, former } }: { record: Changed }) {
+  const words = former === null ? `stays at version ${current}` : `has version ${former} as the current one again, in place of ${current}`;
+  return (
+    <li data-effect={former === null ? "irreversible" : "reversible"}>
+      <p>
+        <strong>{kind}</strong> <code>{id}</code> {words}
+      </p>
     </li>
   );
 }

@@ -33,8 +33,9 @@ export function Steps({ thread, of, facts, onChange }: Props) {
     }
   };
   const confirm = async (shown: Preview) => {
-    await rollBack(of, shown);
+    // What was refused is shown anew before it is confirmed again.
     setPreview(undefined);
+    await rollBack(of, shown);
   };
   return (
     <section className="steps" aria-label="Steps">
