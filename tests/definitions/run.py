@@ -4,8 +4,8 @@
     run.py [SLUG...]   all agents, or those named
 
 The agents use published MCP servers, installed as those of `tests/mcp`, over data that this program makes:
-an SQLite database, files, a Git repository, a memory. In place of the APIs that they name, a service of
-this program answers. The model is the embedded one, whose weights
+an SQLite database, files, a Git repository, a memory; the orders are those of `examples/platform`. In
+place of the APIs that they name, a service of this program answers. The model is the embedded one, whose weights
 `weft models pull` installs. Expected values come from the data, from schemas, or are computed. The form of
 a `cases.yaml` is described in `docs/guide/definitions.md`. Needs `weft` in WEFT_TARGET_DIR.
 """
@@ -47,7 +47,7 @@ filesystem/search_files git/git_branch git/git_log git/git_show git/git_status m
 memory/search_nodes sqlite/describe_table sqlite/list_tables sqlite/read_query time/convert_time
 time/get_current_time
 """.split()
-CHANGES = ["memory/add_observations"]
+CHANGES = ["memory/add_observations", "orders/decline_order", "orders/place_order"]
 # Numbers of published servers, and of their tools, that the agents use at least.
 SERVERS_MIN = 3
 TOOLS_MIN = 10
@@ -100,6 +100,7 @@ def make_data(work):
         store.execute("CREATE TABLE orders (customer TEXT, euros INTEGER)")
         rows = [("Ada", 25), ("Ada", 70), ("Grace", 10), ("Grace", 30)]
         store.executemany("INSERT INTO orders VALUES (?, ?)", rows)
+        store.execute("CREATE TABLE supplies (reference TEXT PRIMARY KEY, boxes INTEGER NOT NULL, status TEXT NOT NULL)")
     known = [
         {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["wrote a program"]},
         {"type": "entity", "name": "Grace", "entityType": "person", "observations": ["wrote a compiler"]},
@@ -188,6 +189,8 @@ class Stage:
         for name, server in servers.items():
             entry = mcp_stage.program(folder, name, server, self.data)
             entries[name] = {member: entry[member] for member in ("command", "args", "env", "cwd")}
+        shop = [str(ROOT / "examples/platform/shop_server.py"), "orders", str(self.data / "test.db")]
+        entries["orders"] = {"command": sys.executable, "args": shop}
         (place / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
         kept = ["PATH", "LANG", "WEFT_MODEL_FILE", "WEFT_MODEL_URL"]
         self.env = {

@@ -21,6 +21,9 @@ pub struct AgentState {
     /// leaves fewer than its own. A request that claims one leaves fewer.
     #[channel(ephemeral)]
     pub depth: u64,
+    /// List of the steps of orchestrations around this agent, from the outside in.
+    #[channel(ephemeral)]
+    pub path: Value,
     /// Input of the agent, as its `input_schema` describes it.
     #[channel(ephemeral)]
     pub input: Value,

@@ -114,7 +114,7 @@ pub(super) struct Definitions {
     pub(super) store: Arc<dyn Store>,
     pub(super) now: Timestamp,
     /// Principal of the organisation of the command.
-    who: Principal,
+    pub(super) who: Principal,
 }
 
 impl Definitions {
@@ -334,10 +334,28 @@ fn note_event(event: &AiEvent, terminal: &Terminal) {
             terminal.note(format_args!("→ {} {}", to_plain(tool_name), to_plain(&args)));
         }
         AiEvent::Custom { value, .. } => {
-            terminal.note(to_plain(&shorten(&value.to_string(), EVENT_CHARS_MAX)));
+            let line = match value.get("orchestration") {
+                Some(change) => step_line(change),
+                None => value.to_string(),
+            };
+            terminal.note(to_plain(&shorten(&line, EVENT_CHARS_MAX)));
         }
         _ => {}
     }
+}
+
+/// Line for a change of a step, with the steps around it: `step outer/inner: failed, agent desk: ...`.
+fn step_line(change: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let around = change["path"].as_array().into_iter().flatten().map(text);
+    let path: Vec<String> = around.chain([text(&change["step"])]).collect();
+    let agent = change.get("agent").map(|agent| format!(", agent {}", text(agent)));
+    let failure = change.get("failure").map(|failure| {
+        format!(", attempt {}: {}", failure["attempt"], text(&failure["safe_message"]))
+    });
+    let status = text(&change["status"]).replace('_', " ");
+    let agent = agent.unwrap_or_default();
+    format!("step {}: {status}{agent}{}", path.join("/"), failure.unwrap_or_default())
 }
 
 /// Says which records a run wrote.

@@ -112,7 +112,7 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
         Command::Deliverables(command) => {
             Box::pin(conversations::records(Mode::Build, command, context)).await
         }
-        Command::Graph(command) => graph::graph(&command, context),
+        Command::Graph(command) => Box::pin(graph::graph(&command, context)).await,
         Command::Demo(args) => Box::pin(demo::demo(&args, context)).await,
         Command::Explain(args) => explain::explain(&args, &context.terminal),
         Command::Completions(args) => completions::completions(&args, &context.terminal),

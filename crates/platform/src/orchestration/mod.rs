@@ -4,6 +4,8 @@
 //! node, each attempt of it is a superstep, and its record is committed with that superstep.
 
 mod checkpoint;
+mod drawing;
+mod event;
 mod node;
 mod planning;
 mod progress;

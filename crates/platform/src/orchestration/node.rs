@@ -1,6 +1,7 @@
 //! The nodes of an orchestration.
 
 use super::checkpoint;
+use super::event::{StepChange, StepEvents};
 use super::planning::{self, MAKE_PLAN, PLANNED_STEP};
 use super::progress::{Change, OrchestrationRequest, Progress, RunPlan, StepRecord};
 use super::schedule::{Decision, Next, StepTask, decide};
@@ -100,6 +101,8 @@ async fn begin(
         payload: state.payload().cloned().unwrap_or_default(),
         input: state.input().cloned().unwrap_or_default(),
         depth: state.depth().copied().unwrap_or_default(),
+        steps: agent.outline.steps.iter().map(|step| step.id.clone()).collect(),
+        path: path_of(&state)?,
     };
     if action.is_none() {
         return Ok(hand_over(&request, Change { end: true, ..Change::default() }));
@@ -109,14 +112,21 @@ async fn begin(
     Ok(Command::update(update).goto(if agent.plans_steps() { MAKE_PLAN } else { ORCHESTRATE }))
 }
 
+/// Returns the steps around the agent.
+fn path_of(state: &State<AgentState>) -> NodeResult<Vec<String>> {
+    let path = state.path().cloned().map(serde_json::from_value);
+    Ok(path.transpose()?.unwrap_or_default())
+}
+
 /// Writes the request again for the node of its mode: the channels of requests last one superstep.
 fn hand_over(request: &OrchestrationRequest, change: Change) -> Command<AgentState> {
-    let OrchestrationRequest { mode, payload, input, depth, .. } = request;
+    let OrchestrationRequest { mode, payload, input, depth, path, .. } = request;
     let mut update = AgentStateUpdate::new()
         .orchestration(json!(change))
         .mode(mode.name().to_owned())
         .payload(payload.clone())
-        .depth(*depth);
+        .depth(*depth)
+        .path(json!(path));
     if !input.is_null() {
         update = update.input(input.clone());
     }
@@ -146,6 +156,8 @@ async fn orchestrate(
     let run = ctx.calls().origin.run().map(|caller| &caller.run);
     let outline = progress.outline(&agent)?;
     let Decision { records, failures, next } = decide(&outline, &progress, run);
+    let events = StepEvents::of(&progress, &outline, &ctx);
+    events.emit_decided(|id| records.get(id).cloned());
     let change = Change { records, failures, ..Change::default() };
     match next {
         Next::Own => Ok(hand_over(&own_request(&progress), change)),
@@ -157,9 +169,11 @@ async fn orchestrate(
                     Some(_) => PLANNED_STEP.to_owned(),
                     None => step.map(|step| node_of(&step.id)).unwrap_or_default(),
                 };
-                ctx.emit(
-                    json!({"orchestration": {"step": task.key(&outline), "status": "started"}}),
-                );
+                let key = task.key(&outline);
+                // A step about which a person is asked makes no attempt.
+                if !matches!(progress.records.get(&key), Some(StepRecord::Asking { .. })) {
+                    events.emit(&key, &StepChange::Started);
+                }
                 command = command.send(SendTo::to(node, task));
             }
             Ok(command)
@@ -204,18 +218,27 @@ async fn carry_out(
     let Some(planned) = outline.steps.get(task.position) else {
         return Err(NodeError::message("the orchestration has no such step"));
     };
-    let Attempted { record, failures } = match &planned.work {
-        Work::Agent(work) => step::carry_out(&agent, &progress, &task, work, &ctx).await?,
+    let key = task.key(&outline);
+    let events = StepEvents::of(&progress, &outline, &ctx);
+    let attempted = match &planned.work {
+        Work::Agent(work) => step::carry_out(&agent, &progress, &task, work, &ctx).await,
         Work::Checkpoint(work) => {
-            Attempted::ended(checkpoint::ask(&agent, &progress, task.position, work, &ctx)?)
+            checkpoint::ask(&agent, &progress, task.position, work, &ctx).map(Attempted::ended)
         }
         Work::Wait(time) => {
-            ctx.sleep(*time).await?;
-            Attempted::ended(StepRecord::Done { content: Value::Null })
+            let slept = ctx.sleep(*time).await;
+            slept.map(|()| Attempted::ended(StepRecord::Done { content: Value::Null }))
         }
     };
-    let key = task.key(&outline);
-    ctx.emit(json!({"orchestration": {"step": key, "status": json!(record)["status"]}}));
+    if attempted.as_ref().is_err_and(NodeError::is_interrupt) {
+        let change = match &planned.work {
+            Work::Agent(_) | Work::Checkpoint(_) => StepChange::Asked,
+            Work::Wait(_) => StepChange::Waiting,
+        };
+        events.emit(&key, &change);
+    }
+    let Attempted { record, failures } = attempted?;
+    events.emit(&key, &StepChange::Recorded { record: &record, failure: failures.last() });
     let records = BTreeMap::from([(key, record)]);
     let change = Change { records, failures, ..Change::default() };
     Ok(AgentStateUpdate::new().orchestration(json!(change)))

@@ -35,6 +35,12 @@ pub(crate) struct OrchestrationRequest {
     pub(crate) payload: Value,
     pub(crate) input: Value,
     pub(crate) depth: u64,
+    /// Ids of the steps in the order of the definition, for those who read the state.
+    #[serde(default)]
+    pub(crate) steps: Vec<String>,
+    /// Steps around the orchestration, from the outside in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) path: Vec<String>,
 }
 
 /// The plan that an orchestration carries out. Its steps are those of this text, whatever becomes of the
@@ -80,6 +86,14 @@ impl StepRecord {
     /// Returns `true` if nothing further begins for it.
     pub(crate) fn has_ended(&self) -> bool {
         !matches!(self, Self::Retrying { .. } | Self::Asking { .. } | Self::Looping { .. })
+    }
+
+    /// Returns the failure that it has.
+    pub(crate) fn failure(&self) -> Option<&AgentFailure> {
+        match self {
+            Self::Failed { failure } | Self::Asking { failure } => Some(failure),
+            _ => None,
+        }
     }
 }
 

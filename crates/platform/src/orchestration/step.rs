@@ -75,9 +75,12 @@ async fn attempt(
         values.insert("item".to_owned(), items.get(number).cloned().unwrap_or_default());
         values.insert("index".to_owned(), number.into());
     }
-    let input = input_of(work, &Value::Object(values), ctx).map_err(|reason| {
+    let mut input = input_of(work, &Value::Object(values), ctx).map_err(|reason| {
         Fault::new(STEP_FAILED, format!("the request of the step cannot be made: {reason}"))
     })?;
+    let mut path = progress.request.path.clone();
+    path.push(task.key(&agent.outline));
+    input.insert("path".to_owned(), json!(path));
     let depth = progress.request.depth;
     let request = SubRequest { call: "step", slug: &work.agent, input, depth };
     let mut answer = ask_agent(agent, request, ctx).await?;

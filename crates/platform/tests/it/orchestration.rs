@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 use weftwork_models::ModelError;
 use weftwork_models::scripted::Step;
 use weftwork_platform::HostedAgents;
+use weftwork_types::Principal;
+use weftwork_types::caller::Caller;
+use weftwork_types::event::{AiEvent, RunEvent};
+use weftwork_types::port::TaskCaller;
 use weftwork_types::task::TaskResponse;
 
 const ADDER: &str = "type: tool\ntools: [math/add]\n";
@@ -51,6 +55,37 @@ impl Scene {
             "input": {"n": 2}, "payload": {"orchestrate": true},
         }))
         .await
+    }
+
+    /// Runs the orchestration, and returns the changes of its steps: their paths and statuses.
+    async fn changes(&self, payload: Value) -> Vec<String> {
+        let mut changes = Vec::new();
+        let mut watch = |event: &RunEvent| {
+            if let AiEvent::Custom { value, .. } = &event.event {
+                changes.push(value["orchestration"].clone());
+            }
+        };
+        let by = TaskCaller {
+            principal: Principal::local(),
+            caller: Caller::local("request").expect("an id"),
+            idempotency_key: None,
+        };
+        let request = json!({
+            "agent": "boss", "mode": "build", "conversationId": "c", "userMessage": "Go.",
+            "input": {"n": 2}, "payload": payload,
+        });
+        let request = serde_json::from_value(request).expect("a request");
+        self.platform.task_watched(by, request, &mut watch).await;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let line = |change: &Value| {
+            let around = change["path"].as_array().into_iter().flatten().map(text);
+            let path: Vec<String> = around.chain([text(&change["step"])]).collect();
+            let agent = change.get("agent").map(|agent| format!(" ({})", text(agent)));
+            let failure = change.get("failure").map(|of| format!(", attempt {}", of["attempt"]));
+            let rest = [agent, failure].into_iter().flatten().collect::<String>();
+            format!("{} {}{rest}", path.join("/"), text(&change["status"]))
+        };
+        changes.iter().map(line).collect()
     }
 
     async fn act(&self, payload: Value) -> TaskResponse {
@@ -351,3 +386,93 @@ async fn an_orchestration_whose_own_build_failed_continues_without_asking_its_st
     assert_eq!(scene.bench.requests().len(), 3, "the step is not asked again");
     assert!(scene.context().contains("Written."), "{}", scene.context());
 }
+
+#[tokio::test]
+async fn each_change_of_a_step_is_an_event_and_nested_ones_name_the_steps_around_them() {
+    let steps = r#"
+  steps:
+    - {id: f, agent: fails, payload: {tool: math/fail, arguments: {}}, retry: {attempts: 2}, on_error: skip}
+    - {id: no, agent: adder, when: "input.n > 5"}
+    - {id: each, agent: inner, for_each: {list: [1]}, payload: {orchestrate: true}}
+    - {id: check, checkpoint: {question: Good?}}
+"#;
+    let inner = "type: context\norchestration:\n  steps: [{id: text, agent: writer}]\n";
+    let boss = format!("type: context\norchestration:\n{steps}");
+    let agents = [
+        agent("boss", &boss),
+        agent("inner", inner),
+        agent("adder", ADDER),
+        agent("fails", FAILS),
+        agent("writer", WRITER),
+    ];
+    let bench = Bench::new(agents, [Step::text("Written."), Step::text("Inner.")]).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let scene = Scene { bench, platform };
+    let expected = [
+        "f started (fails)",
+        "f retrying (fails), attempt 1",
+        "f started (fails)",
+        "f skipped (fails), attempt 2",
+        "no skipped (adder)",
+        "each started (inner)",
+        "each.0 started (inner)",
+        "each.0/text started (writer)",
+        "each.0/text done (writer)",
+        "each.0 done (inner)",
+        "each done (inner)",
+        "check started",
+        "check asked",
+    ];
+    assert_eq!(scene.changes(json!({"orchestrate": true})).await, expected);
+}
+
+#[test]
+fn steps_are_drawn_with_their_groups_needs_checkpoints_loops_waits_and_conditions() {
+    let boss = agent("boss", DRAWN);
+    let graph = boss.steps_graph().expect("sound").expect("has steps");
+    insta::assert_snapshot!(graph.mermaid());
+    assert!(graph.svg().starts_with("<svg "), "{}", graph.svg());
+    let none = agent("writer", WRITER);
+    assert!(none.steps_graph().expect("sound").is_none());
+}
+
+#[test]
+fn groups_that_need_one_another_and_long_conditions_are_drawn() {
+    let condition = format!("input.n == '{}'", "long ".repeat(40));
+    let id = "i".repeat(40);
+    let text = format!(
+        r#"
+type: context
+orchestration:
+  defaultMode: parallel
+  steps:
+    - steps: [{{id: a, agent: x}}, {{id: b, agent: x, needs: [d]}}]
+    - steps: [{{id: c, agent: x, needs: [a]}}, {{id: d, agent: x}}]
+    - {{id: {id}, agent: x, when: "{condition}"}}
+"#
+    );
+    let graph = agent("boss", &text).steps_graph().expect("sound").expect("has steps");
+    let drawn = graph.mermaid();
+    for line in ["  START --> n0\n", "  n0 --> n1\n", "  n1 --> n0\n", "  START --> n2\n"] {
+        assert!(drawn.contains(line), "{line}: {drawn}");
+    }
+    assert!(drawn.contains(&format!("[\"{id} · x · if input.n == 'long ")), "{drawn}");
+}
+
+const DRAWN: &str = r#"
+type: context
+orchestration:
+  steps:
+    - id: read
+      parallel:
+        - {id: sales, agent: analyst, mode: converse}
+        - steps:
+            - {id: stock, agent: analyst}
+            - {id: each, agent: counter, for_each: {list: "{{steps.stock.content}}", max: 5, mode: parallel}}
+    - {id: pause, wait: 5m, when: "input.slow == true || size(message) > 9"}
+    - id: check
+      checkpoint: {question: Go?, timeout: 2d, on_reject: repair}
+    - {id: order, agent: desk}
+    - {id: repair, agent: desk}
+    - {id: last, checkpoint: {question: Send?}, needs: [order]}
+"#;
