@@ -34,7 +34,7 @@ pub use definition::{
     Execution, ExternalProtocol, ExternalTransport, FileText, ForEach, FunctionTransport, Grant,
     HealthCheck, Llm, Location, OnError, OnTimeout, Orchestration, OrchestrationMode,
     OrchestrationStep, Pagination, PaginationKind, Plan, PlanFormat, Problem, ProblemKind,
-    RunBudget, Source, SourceKind, StepRetry, ToolMode, ToolSize, Transport, TransportKind,
+    RunBudget, Source, SourceKind, StepRetry, ToolMode, ToolSize, Transport, TransportKind, Undo,
     diff_lines, is_within, read_definition, read_definitions, read_folder, read_texts, schema,
 };
 pub use mode::RequestError;

@@ -657,12 +657,13 @@ fn unknown_agents(folder: &DefinitionFolder, by_name: &ByName<'_>) -> Vec<Proble
 fn unfit_requests(folder: &DefinitionFolder, by_name: &ByName<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let steps = folder.definition.orchestration.iter().map(|of| of.steps.as_slice());
-    for AskedAgent { pointer, asked } in steps.flat_map(agents_of) {
+    for asked in steps.flat_map(agents_of) {
+        let AskedAgent { pointer, .. } = &asked;
         let Some(agent) = find(by_name, folder, asked.agent) else { continue };
-        let mode = asked.step.mode.unwrap_or(Mode::Build);
+        let mode = asked.mode.unwrap_or(Mode::Build);
         let modes = agent.definition.modes();
         if !modes.contains(&mode) {
-            let pointer = match asked.step.mode {
+            let pointer = match asked.mode {
                 Some(_) => format!("{pointer}/mode"),
                 None => format!("{pointer}/agent"),
             };
@@ -671,7 +672,7 @@ fn unfit_requests(folder: &DefinitionFolder, by_name: &ByName<'_>) -> Vec<Proble
             let expected = format!("a mode of agent {}: {}", agent.slug, names.join(", "));
             problems.push(problem.expected(expected));
         }
-        let given = match &asked.step.input {
+        let given = match asked.input {
             None => &Map::new(),
             Some(Json::Object(given)) => given,
             // A placeholder, whose value is not known here.
@@ -681,7 +682,7 @@ fn unfit_requests(folder: &DefinitionFolder, by_name: &ByName<'_>) -> Vec<Proble
         let required = schema.and_then(|schema| schema.get("required")?.as_array());
         let required = required.into_iter().flatten().filter_map(Json::as_str);
         for name in required.filter(|name| !given.contains_key(*name)) {
-            let key = if asked.step.input.is_some() { "/input" } else { "" };
+            let key = if asked.input.is_some() { "/input" } else { "" };
             let problem = folder.problem(ProblemKind::MissingKey, &format!("{pointer}{key}"));
             let expected = format!("`input` with `{name}`, which agent {} requires", agent.slug);
             problems.push(problem.expected(expected));

@@ -5,12 +5,19 @@
 
 mod checkpoint;
 mod node;
+mod pause;
 mod progress;
+mod rollback;
 mod schedule;
 mod step;
+mod undo;
 
-pub(crate) use node::add_steps;
-pub(crate) use progress::{Progress, merge};
+pub(crate) use node::{OWN_WORK, UNDO, add_steps, id_of_node};
+pub(crate) use pause::{PAUSE_KEY, Pause, ReadPause, find_pause, hash_token, root_of};
+pub(crate) use progress::{Change, Progress, StepRecord, merge};
+pub(crate) use rollback::{
+    CallEffect, CallOutcome, ChangedRecord, EffectStatus, Rollback, StepEffects,
+};
 
 use weftwork_types::ErrorCode;
 

@@ -1,9 +1,11 @@
 //! The nodes of an orchestration.
 
 use super::checkpoint;
+use super::pause;
 use super::progress::{Change, OrchestrationRequest, Progress, StepRecord};
 use super::schedule::{Decision, Next, StepTask, decide};
 use super::step::{self, Attempted};
+use super::undo;
 use crate::agent::Agent;
 use crate::definition::{Outline, Work};
 use crate::mode::{OrchestrationAction, payload_of, usual};
@@ -24,6 +26,10 @@ const BEGIN: &str = "begin";
 const ORCHESTRATE: &str = "orchestrate";
 /// Node that adds the steps to the answer.
 const REPORT: &str = "report";
+/// Node that undoes the effects of steps that are rolled back.
+pub(crate) const UNDO: &str = "undo";
+/// Key of the agent's own work among the steps that began. No id has a space.
+pub(crate) const OWN_WORK: &str = "own work";
 
 /// Adds the routes to the nodes of the modes, and the nodes of the steps, if the agent has some.
 pub(crate) fn add_steps(
@@ -46,6 +52,8 @@ pub(crate) fn add_steps(
         .node(BEGIN, begin)
         .node(ORCHESTRATE, orchestrate)
         .node(REPORT, report)
+        .node(UNDO, undo::undo)
+        .edge(UNDO, ORCHESTRATE)
         .route_to(START, names.clone().chain([BEGIN]), move |state: State<AgentState>| {
             // Also what an earlier run left is not part of this one.
             let is_left = !state.orchestration().is_null();
@@ -56,7 +64,10 @@ pub(crate) fn add_steps(
             }
         })
         .ends(BEGIN, names.clone().chain([ORCHESTRATE]))
-        .ends(ORCHESTRATE, steps.iter().map(String::as_str).chain(names.clone()).chain([END]));
+        .ends(
+            ORCHESTRATE,
+            steps.iter().map(String::as_str).chain(names.clone()).chain([UNDO, END]),
+        );
     for step in &steps {
         graph = graph.node(step.as_str(), carry_out).edge(step.as_str(), ORCHESTRATE);
     }
@@ -74,6 +85,11 @@ pub(crate) fn add_steps(
 /// Name of the node of a step.
 fn node_of(id: &str) -> String {
     format!("step_{id}")
+}
+
+/// Returns the id of the step of a node.
+pub(crate) fn id_of_node(node: &str) -> Option<&str> {
+    node.strip_prefix("step_")
 }
 
 /// Begins the orchestration of a request. A request without one goes to its mode.
@@ -120,9 +136,22 @@ async fn orchestrate(
     ctx: Ctx,
 ) -> NodeResult<Command<AgentState>> {
     let progress = progress_of(&state)?;
+    if progress.rolls_back() {
+        return Ok(Command::update(AgentStateUpdate::new()).goto(UNDO));
+    }
     let run = ctx.calls().origin.run().map(|caller| &caller.run);
     let Decision { records, failures, next } = decide(&agent.outline, &progress, run);
-    let change = Change { records, failures, ..Change::default() };
+    let starts: Vec<String> = match &next {
+        Next::Own => vec![OWN_WORK.to_owned()],
+        Next::Tasks(tasks) => tasks.iter().map(|task| task.key(&agent.outline)).collect(),
+        Next::Abort(_) => Vec::new(),
+    };
+    let mut change = Change { records, failures, ..Change::default() };
+    if !starts.is_empty() {
+        pause::hold(&*agent.store, &ctx).await?;
+        change.starts = starts;
+        change.versions = Some(agent.current_versions(&ctx).await?);
+    }
     match next {
         Next::Own => Ok(hand_over(&progress.request, change)),
         Next::Tasks(tasks) => {
@@ -187,14 +216,13 @@ async fn report(state: State<AgentState>, agent: Deps<Arc<Agent>>) -> NodeResult
 }
 
 fn describe(progress: &Progress, outline: &Outline, answer: &mut Value) {
-    answer["metadata"]["steps"] = progress.report(outline);
-    if !progress.failures.is_empty() {
-        answer["metadata"]["failures"] = json!(progress.failures);
+    for (name, value) in progress.describe(outline) {
+        answer["metadata"][name] = value;
     }
 }
 
 /// Returns the progress, without which no node of an orchestration runs.
-fn progress_of(state: &State<AgentState>) -> NodeResult<Progress> {
+pub(super) fn progress_of(state: &State<AgentState>) -> NodeResult<Progress> {
     let missing = || NodeError::message("the run has no orchestration");
     Progress::of(state)?.ok_or_else(missing)
 }

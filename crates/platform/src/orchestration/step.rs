@@ -79,11 +79,22 @@ async fn attempt(
         values.insert("item".to_owned(), items.get(number).cloned().unwrap_or_default());
         values.insert("index".to_owned(), number.into());
     }
-    let input = input_of(work, &Value::Object(values), ctx).map_err(|reason| {
+    ask_for(agent, work, "step", &Value::Object(values), progress.request.depth, ctx).await
+}
+
+/// Asks the agent of a work with these values, and returns its content.
+pub(super) async fn ask_for(
+    agent: &Agent,
+    work: &AgentWork,
+    call: &str,
+    values: &Value,
+    depth: u64,
+    ctx: &Ctx,
+) -> NodeResult<Value> {
+    let input = input_of(work, values, ctx).map_err(|reason| {
         Fault::new(STEP_FAILED, format!("the request of the step cannot be made: {reason}"))
     })?;
-    let depth = progress.request.depth;
-    let request = SubRequest { call: "step", slug: &work.agent, input, depth };
+    let request = SubRequest { call, slug: &work.agent, input, depth };
     let mut answer = ask_agent(agent, request, ctx).await?;
     match answer.get_mut("content").map(Value::take) {
         None | Some(Value::Null) => Err(NodeError::message("it gave no answer")),

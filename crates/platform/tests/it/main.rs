@@ -8,6 +8,8 @@ mod folders;
 mod freshness;
 mod operations;
 mod orchestration;
+mod orchestration_pause;
+mod orchestration_rollback;
 mod records;
 mod records_check;
 mod records_conversation;
