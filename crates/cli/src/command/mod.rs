@@ -11,6 +11,7 @@ mod explain;
 mod graph;
 mod mcp;
 mod models;
+mod orchestrations;
 mod run;
 mod schema;
 
@@ -102,6 +103,9 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
         Command::Agents(command) => agents::agents(&command, context).await,
         Command::Conversations(command) => {
             Box::pin(conversations::conversations(command, context)).await
+        }
+        Command::Orchestrations(command) => {
+            Box::pin(orchestrations::orchestrations(command, context)).await
         }
         Command::Tasks { conversation } => {
             Box::pin(conversations::tasks(&conversation, context)).await

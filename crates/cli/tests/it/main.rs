@@ -31,6 +31,8 @@ mod models;
 mod one_program;
 mod operations;
 mod options;
+#[cfg(feature = "mcp")]
+mod orchestrations;
 mod policies;
 mod prune;
 #[cfg(unix)]

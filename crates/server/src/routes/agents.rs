@@ -135,7 +135,7 @@ async fn ask(
 }
 
 /// The response with the status that its code has.
-fn answer(response: TaskResponse) -> Response {
+pub(super) fn answer(response: TaskResponse) -> Response {
     (status_of(&response), Json(response)).into_response()
 }
 
