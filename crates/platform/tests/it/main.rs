@@ -8,6 +8,7 @@ mod folders;
 mod freshness;
 mod operations;
 mod orchestration;
+mod orchestration_effects;
 mod orchestration_pause;
 mod orchestration_rollback;
 mod records;
