@@ -1,6 +1,6 @@
 //! Actions on plans and deliverables, through the modes `plan` and `build`.
 
-use crate::mode::RequestError;
+use crate::mode::{OrchestrationAction, RequestError};
 use crate::records::{
     Author, Edit, Form, Merge, NewVersion, ORCHESTRATION, Record, RecordError, RecordId,
     RecordKind, RecordRef, Records, VersionContent, version_writes,
@@ -23,10 +23,8 @@ pub(crate) enum Action {
     Again(RecordKind),
     /// A read or a change of records of this kind, without a run.
     Record(RecordKind, RecordAction),
-    /// The continuation of an orchestration from its newest checkpoint.
-    Continue,
-    /// The answer to an approval of an orchestration.
-    HumanResponse,
+    /// An action on an orchestration that began.
+    Orchestration(OrchestrationAction),
 }
 
 /// A read or a change of records.

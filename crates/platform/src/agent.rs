@@ -4,12 +4,14 @@ use crate::context::Template;
 use crate::definition::{AgentType, Definition, FileText, Outline};
 use crate::mode::RequestError;
 use crate::records::{
-    Author, ContentFormat, Form, NewVersion, RecordId, RecordKind, RecordRef, version_writes,
+    Author, ContentFormat, Form, NewVersion, RecordId, RecordKind, RecordRef, Records,
+    version_writes,
 };
 use crate::skills::Skill;
 use crate::source::WeakAgents;
 use crate::sub_agent::led_to;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use weftwork_agents::Model;
@@ -187,6 +189,18 @@ impl Agent {
         Ok(Principal { subject, ..who.clone() })
     }
 
+    /// Returns the current versions of the plans and deliverables of the conversation, by kinds and ids.
+    pub(crate) async fn current_versions(&self, ctx: &Ctx) -> NodeResult<BTreeMap<String, u64>> {
+        let owner = self.owner(ctx).await?;
+        let records = Records::new(&*self.store, &owner, ctx.calls().clock.now());
+        let mut found = BTreeMap::new();
+        for kind in [RecordKind::Plan, RecordKind::Deliverable] {
+            let all = records.list(kind, ctx.thread()).await.map_err(|error| error.fault())?;
+            found.extend(all.iter().map(|record| (version_key(&record.at), record.current)));
+        }
+        Ok(found)
+    }
+
     /// Adds a version of a plan or deliverable to the commit of the node: a further version of the
     /// record with this id, or of a new one.
     pub(crate) async fn write(
@@ -264,6 +278,11 @@ impl Agent {
         }
         json!({"mode": mode, "content": content, "metadata": metadata})
     }
+}
+
+/// Returns the key of a plan or deliverable among current versions.
+pub(crate) fn version_key(at: &RecordRef) -> String {
+    format!("{}/{}", at.kind.name(), at.id)
 }
 
 /// Adds a warning to an answer.

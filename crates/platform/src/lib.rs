@@ -35,7 +35,7 @@ pub use definition::{
     HealthCheck, Llm, Location, OnError, OnTimeout, Orchestration, OrchestrationMode,
     OrchestrationStep, Pagination, PaginationKind, Plan, PlanFormat, Planning, Problem,
     ProblemKind, RunBudget, Source, SourceKind, StepRetry, ToolMode, ToolSize, Transport,
-    TransportKind, diff_lines, is_within, read_definition, read_definitions, read_folder,
+    TransportKind, Undo, diff_lines, is_within, read_definition, read_definitions, read_folder,
     read_texts, schema,
 };
 pub use mode::RequestError;

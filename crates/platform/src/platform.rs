@@ -2,6 +2,7 @@
 
 use crate::action::{self, Action, ActionError, Forms, RecordAction};
 use crate::mode::{self, OrchestrationAction, RequestError};
+use crate::orchestration::PAUSE_KEY;
 use crate::records::{
     Conversation, ConversationQuery, NewConversation, RecordCache, RecordError, RecordId,
     RecordKind, RecordRef, Records, TITLE_CHARS_MAX, agent_of_thread, conversations,
@@ -20,6 +21,7 @@ use weftwork_store::{StoreError, open_questions};
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::event::RunEvent;
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
 use weftwork_types::run::{RunOptions, RunOutcome, RunRef};
@@ -41,13 +43,13 @@ pub struct HostedAgents {
 }
 
 /// A request that was checked.
-struct Checked {
-    /// Slug of the agent.
-    agent: String,
-    mode: Mode,
+pub(crate) struct Checked {
+    /// Slug.
+    pub(crate) agent: String,
+    pub(crate) mode: Mode,
     action: Action,
-    conversation: String,
-    thread: ThreadId,
+    pub(crate) conversation: String,
+    pub(crate) thread: ThreadId,
 }
 
 /// A request for records.
@@ -75,7 +77,11 @@ impl HostedAgents {
         &self.runtime
     }
 
-    fn records<'a>(&'a self, who: &'a Principal) -> Records<'a> {
+    pub(crate) fn agents(&self) -> &Agents {
+        &self.agents
+    }
+
+    pub(crate) fn records<'a>(&'a self, who: &'a Principal) -> Records<'a> {
         let now = self.runtime.clock().now();
         Records::new(&**self.runtime.store(), who, now).cached(&self.records)
     }
@@ -104,8 +110,7 @@ impl HostedAgents {
         }
         let action = match orchestration {
             None | Some(OrchestrationAction::Execute) => Action::of(mode, &request.payload),
-            Some(OrchestrationAction::Continue) => Ok(Action::Continue),
-            Some(OrchestrationAction::HumanResponse) => Ok(Action::HumanResponse),
+            Some(action) => Ok(Action::Orchestration(action)),
         };
         let action = action.map_err(|error| error.fault())?;
         if action == Action::Run && orchestration.is_none() && asks_nothing(request) {
@@ -157,7 +162,7 @@ impl HostedAgents {
         let again = match action {
             Action::Run => None,
             Action::Again(kind) => Some(kind),
-            Action::Record(..) | Action::Continue | Action::HumanResponse => return Ok(()),
+            Action::Record(..) | Action::Orchestration(_) => return Ok(()),
         };
         for kind in [RecordKind::Plan, RecordKind::Deliverable] {
             let is_named = match kind {
@@ -317,7 +322,12 @@ impl HostedAgents {
     }
 
     /// The answer to a request whose run has ended.
-    async fn response(&self, who: &Principal, checked: &Checked, ended: &EndedRun) -> TaskResponse {
+    pub(crate) async fn response(
+        &self,
+        who: &Principal,
+        checked: &Checked,
+        ended: &EndedRun,
+    ) -> TaskResponse {
         let run = ended.run();
         let mut metadata = ids_of(&checked.conversation, run);
         if let Ok(used) = self.runtime.used(who, run).await {
@@ -344,7 +354,14 @@ impl HostedAgents {
                 if let Some(approval) = approval {
                     metadata.insert("approvalId".to_owned(), json!(approval.id));
                 }
-                metadata.insert("status".to_owned(), "input_required".into());
+                let is_paused = |asked: &Interrupt| asked.key.as_deref() == Some(PAUSE_KEY);
+                let status = match ended.questions().iter().any(is_paused) {
+                    true => "paused",
+                    false => "input_required",
+                };
+                metadata.insert("status".to_owned(), status.into());
+                let report = self.report_waiting(who, &checked.agent, &run.thread).await;
+                metadata.extend(report.unwrap_or_default());
                 metadata.insert("questions".to_owned(), questions.into());
                 TaskResponse::success(checked.mode, text.unwrap_or_default().into(), metadata)
             }
@@ -444,8 +461,9 @@ impl HostedAgents {
         let done = match checked.action {
             Action::Run => self.run(&by, request, &checked, watch).await,
             Action::Again(_) => self.run(&by, repeated(request), &checked, watch).await,
-            Action::Continue | Action::HumanResponse => {
-                self.act_on_run(&by, &request, &checked).await
+            Action::Orchestration(action) => {
+                let done = self.act_on_orchestration(&by, &request, &checked, action).await;
+                return done.unwrap_or_else(|error| error.response(mode));
             }
             Action::Record(kind, action) => {
                 let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
@@ -463,25 +481,6 @@ impl HostedAgents {
             }
         };
         done.unwrap_or_else(|fault| failure(mode, &fault, Map::new()))
-    }
-
-    /// Continues an orchestration.
-    async fn act_on_run(
-        &self,
-        by: &TaskCaller,
-        request: &TaskRequest,
-        checked: &Checked,
-    ) -> Result<TaskResponse, Fault> {
-        let who = &by.principal;
-        let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
-        let graph = format!("{AGENTS}{slug}");
-        let runs = self.runtime.thread_for(who, &graph, checked.thread.as_str());
-        let runs = runs.map_err(fault)?;
-        let ended = match checked.action {
-            Action::HumanResponse => self.answer_approval(by, request, &runs).await?,
-            _ => self.continue_orchestration(&runs).await?,
-        };
-        Ok(self.response(who, checked, &ended).await)
     }
 
     /// Reads or changes records. A conversation is opened for its first record.
@@ -569,7 +568,7 @@ impl Platform for HostedAgents {
             let refused = |fault: Fault| failure(mode, &fault, Map::new());
             let (kind, action) = match Action::of(mode, payload) {
                 Ok(Action::Record(kind, action)) => (kind, action),
-                Ok(Action::Run | Action::Again(_) | Action::Continue | Action::HumanResponse) => {
+                Ok(Action::Run | Action::Again(_) | Action::Orchestration(_)) => {
                     let run = RequestError::Member {
                         member: "action",
                         found: "that of a run".to_owned(),
@@ -655,6 +654,26 @@ impl Platform for HostedAgents {
                     state.map(|state| state.values["messages"].clone()).unwrap_or_default();
             }
             Ok(value)
+        })
+    }
+
+    fn orchestrations<'a>(
+        &'a self,
+        who: &'a Principal,
+        agent: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Value, Fault>> {
+        Box::pin(async move {
+            self.list_orchestrations(who, agent).await.map_err(|error| error.fault())
+        })
+    }
+
+    fn orchestration<'a>(
+        &'a self,
+        who: &'a Principal,
+        conversation: &'a str,
+    ) -> BoxFuture<'a, Result<Value, Fault>> {
+        Box::pin(async move {
+            self.show_orchestration(who, conversation).await.map_err(|error| error.fault())
         })
     }
 

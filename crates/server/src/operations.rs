@@ -84,6 +84,9 @@ const RECORD_BODY: &[&str] = &[
     "content",
 ];
 
+const ORCHESTRATION_BODY: &[&str] =
+    &["expiresIn", "token", "approvalId", "input", "message", "step", "confirm"];
+
 const DEFINITION_BODY: &[&str] = &["files", "organization", "version"];
 
 /// The operations that clients use.
@@ -115,6 +118,9 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/conversations", READ, "List the conversations of the client, of one `agent`, `after` a position", &[]),
     ("get", "/conversations/{id}", READ, "Read a conversation with its tasks, plans and deliverables; all of it with `whole`", &[]),
     ("delete", "/conversations/{id}", RUN, "Delete a conversation with all that it has", &[]),
+    ("get", "/orchestrations", READ, "List the orchestrations of the client that have not ended, of one `agent`: their steps, and what they wait for", &[]),
+    ("get", "/orchestrations/{id}", READ, "Read the last orchestration of a conversation", &[]),
+    ("post", "/orchestrations/{id}/{action}", RUN, "Act on an orchestration: `continue`, `pause`, `resume`, `approve`, `reject`, `rollback`", ORCHESTRATION_BODY),
     ("get", "/tasks", READ, "List the tasks of the conversation `conversationId`", &[]),
     ("get", "/plans", READ, "List the plans of the conversation `conversationId`, or read the plan `id`, in a `version`", &[]),
     ("post", "/plans", READS, "Create, edit, merge or delete plans, or make a version the current one", RECORD_BODY),

@@ -116,7 +116,8 @@ pub struct Payload {
     /// Request to show the plan of an orchestration before it runs, which a person then approves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_plan: Option<bool>,
-    /// Action of an orchestration: `execute`, `continue` or `human-response`.
+    /// Action of an orchestration: `execute`, `continue`, `pause`, `resume`, `human-response` or
+    /// `rollback`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_action: Option<String>,
     /// Approval that `human-response` answers: the id of the question.
@@ -126,6 +127,19 @@ pub struct Payload {
     /// or `reject`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
+    /// Time in which the token of a `pause` is taken, such as `2h`; by default, and at most, 7 days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<String>,
+    /// Token of a `pause`, which `resume` uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Step that a `rollback` goes back to: the state before it began. By default the step that ended
+    /// last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Value of the list of effects that a `rollback` confirms. Without one, it returns the list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
     /// Request for a stream of events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,

@@ -1,11 +1,13 @@
 //! Command line arguments.
 
 mod mcp;
+mod orchestrations;
 mod run;
 
 pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::{EffectName, McpLogin, OutputName};
+pub(crate) use orchestrations::{OfConversation, Orchestrations};
 pub(crate) use run::{Chat, Run, ServerFlags};
 
 use crate::log::LogLevels;
@@ -111,6 +113,9 @@ pub(crate) enum Command {
     /// List, show, export and delete conversations with agents that are defined in files
     #[command(subcommand)]
     Conversations(Conversations),
+    /// List, show, continue, pause, resume, answer and roll back orchestrations
+    #[command(subcommand)]
+    Orchestrations(Orchestrations),
     /// List the tasks of a conversation, with their states
     Tasks {
         /// Id of the conversation
@@ -338,6 +343,9 @@ pub(crate) struct Ask {
     /// Input of the agent as JSON, as its `input_schema` describes it
     #[arg(long, value_name = "JSON")]
     pub(crate) input: Option<String>,
+    /// Run the steps of the agent before its own work
+    #[arg(long)]
+    pub(crate) orchestrate: bool,
     /// Title of the conversation, plan or deliverable
     #[arg(long)]
     pub(crate) title: Option<String>,

@@ -20,7 +20,7 @@ use weftwork::types::caller::Caller;
 use weftwork::types::event::{AiEvent, RunEvent};
 use weftwork::types::port::{Clock as _, TaskCaller};
 use weftwork::types::run::{Durability, Multitask};
-use weftwork::types::task::{Payload, TaskRequest};
+use weftwork::types::task::{Payload, TaskRequest, TaskResponse};
 use weftwork::types::{OrgId, Principal, Timestamp};
 use weftwork::{AgentDef, find_agent};
 use weftwork_cli_base::CliError;
@@ -246,6 +246,9 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     let input = ask.input.as_deref().map(serde_json::from_str).transpose();
     let input = input
         .map_err(|error| CliError::BadInput { reason: format!("--input is no JSON: {error}") })?;
+    if ask.orchestrate {
+        payload.orchestrate = Some(true);
+    }
     payload.title = ask.title.clone().or(payload.title);
     payload.action = ask.action.clone().or(payload.action);
     payload.version = ask.version.or(payload.version);
@@ -292,13 +295,7 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     let shown = plan::Shown { terminal, watch: &mut watch };
     let response = plan::decide(ask, &app, &by, response, shown).await?;
     let waits = response.metadata.get("status").is_some_and(|status| status == "input_required");
-    let exit = match response.success {
-        true if waits => Exit::Waiting,
-        true => Exit::Done,
-        false => {
-            Exit::of_code(response.metadata.get("code").and_then(Value::as_str).unwrap_or_default())
-        }
-    };
+    let exit = exit_of(&response);
     if ask.json {
         terminal.line(format_args!("{:#}", json!(response)))?;
         return Ok(exit);
@@ -324,6 +321,16 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         terminal.note(format_args!("the agent waits for an answer: weft chat --thread {thread}"));
     }
     Ok(exit)
+}
+
+/// Returns the status of a command for the answer to its request.
+pub(super) fn exit_of(response: &TaskResponse) -> Exit {
+    let text = |name: &str| response.metadata.get(name).and_then(Value::as_str);
+    match (response.success, text("status")) {
+        (true, Some("input_required")) => Exit::Waiting,
+        (true, _) => Exit::Done,
+        (false, _) => Exit::of_code(text("code").unwrap_or_default()),
+    }
 }
 
 /// Shows a call of a tool, or a value that the agent emits, while it works.

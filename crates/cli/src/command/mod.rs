@@ -11,6 +11,7 @@ mod explain;
 mod graph;
 mod mcp;
 mod models;
+mod orchestrations;
 mod run;
 mod schema;
 
@@ -99,9 +100,12 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
         Command::Store(command) => Box::pin(weftwork_cli_store::store(&command, context)).await,
         Command::Models(command) => Box::pin(models::models(command, context)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(&args, context)).await,
-        Command::Agents(command) => agents::agents(&command, context).await,
+        Command::Agents(command) => Box::pin(agents::agents(&command, context)).await,
         Command::Conversations(command) => {
             Box::pin(conversations::conversations(command, context)).await
+        }
+        Command::Orchestrations(command) => {
+            Box::pin(orchestrations::orchestrations(command, context)).await
         }
         Command::Tasks { conversation } => {
             Box::pin(conversations::tasks(&conversation, context)).await

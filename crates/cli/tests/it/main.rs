@@ -34,6 +34,8 @@ mod models;
 mod one_program;
 mod operations;
 mod options;
+#[cfg(feature = "mcp")]
+mod orchestrations;
 mod planning;
 mod policies;
 mod prune;

@@ -87,7 +87,7 @@ async fn a_plan_that_is_refused_is_shown() {
     let (home, model) = scene(r#"{"steps": [{"id": "text", "agent": "nobody"}]}"#).await;
     let refused = weft(&home, &RUN);
     assert_eq!(refused.status, Some(1), "{refused:?}");
-    for part in ["error[W1072]", "W1012", "nobody", "orchestration:"] {
+    for part in ["error[W1076]", "W1012", "nobody", "orchestration:"] {
         assert!(refused.errors.contains(part), "{part}: {refused:?}");
     }
     assert_eq!(model.received().len(), 2, "{refused:?}");

@@ -438,7 +438,7 @@ impl Definition {
         let of_steps = agents_of(open.map(|of| of.steps.as_slice()).unwrap_or_default());
         let of_steps = of_steps
             .into_iter()
-            .map(|AskedAgent { pointer, asked }| (format!("{pointer}/agent"), asked.agent));
+            .map(|AskedAgent { pointer, agent, .. }| (format!("{pointer}/agent"), agent));
         let of_orchestration = self.orchestration.iter().flat_map(|of| &of.available_agents);
         let listed = of_orchestration.enumerate().map(|(place, slug)| {
             (format!("/orchestration/availableAgents/{place}"), slug.as_str())

@@ -34,9 +34,10 @@ pub(crate) use planned::{PlanRules, plan_to_yaml};
 pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
+pub(crate) use source::parse_duration;
 pub use source::{Source, SourceKind};
 pub use steps::{
-    Checkpoint, ForEach, OnError, OnTimeout, OrchestrationMode, OrchestrationStep, StepRetry,
+    Checkpoint, ForEach, OnError, OnTimeout, OrchestrationMode, OrchestrationStep, StepRetry, Undo,
 };
 pub(crate) use transform::{Transform, at_path, fill_address, fill_in, fill_value};
 pub use transport::{

@@ -133,9 +133,9 @@ impl PlanRules<'_> {
                 problems.push(unknown(&pointer, slug));
             }
         }
-        for AskedAgent { pointer, asked } in agents_of(&planned.steps) {
-            if !available.iter().any(|slug| slug == asked.agent) {
-                problems.push(unknown(&format!("{pointer}/agent"), asked.agent));
+        for AskedAgent { pointer, agent, .. } in agents_of(&planned.steps) {
+            if !available.iter().any(|slug| slug == agent) {
+                problems.push(unknown(&format!("{pointer}/agent"), agent));
             }
         }
         problems

@@ -4,7 +4,6 @@ use super::file::{AgentType, Orchestration};
 use super::folder::{ByName, DefinitionFolder, find};
 use super::outline::{AskedAgent, agents_of};
 use super::problem::{Problem, ProblemKind};
-use super::steps::OrchestrationStep;
 use super::transform::paths_of;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
@@ -19,9 +18,9 @@ const PROBLEMS_MAX: usize = 20;
 pub(super) fn unfit_requests(folder: &DefinitionFolder, by_name: &ByName<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     let steps = folder.definition.orchestration.iter().map(|of| of.steps.as_slice());
-    for AskedAgent { pointer, asked } in steps.flat_map(agents_of) {
+    for asked in steps.flat_map(agents_of) {
         let Some(agent) = find(by_name, folder, asked.agent) else { continue };
-        let request = StepRequest { folder, pointer, step: asked.step, agent };
+        let request = StepRequest { folder, asked, agent };
         problems.extend(request.unknown_mode());
         problems.extend(request.missing_input());
         problems.extend(request.unfit_input());
@@ -33,18 +32,17 @@ pub(super) fn unfit_requests(folder: &DefinitionFolder, by_name: &ByName<'_>) ->
 /// A step of a definition with the agent that it asks.
 struct StepRequest<'a> {
     folder: &'a DefinitionFolder,
-    pointer: String,
-    step: &'a OrchestrationStep,
+    asked: AskedAgent<'a>,
     agent: &'a DefinitionFolder,
 }
 
 impl StepRequest<'_> {
     fn problem(&self, kind: ProblemKind, key: &str) -> Problem {
-        self.folder.problem(kind, &format!("{}{key}", self.pointer))
+        self.folder.problem(kind, &format!("{}{key}", self.asked.pointer))
     }
 
     fn mode(&self) -> Mode {
-        self.step.mode.unwrap_or(Mode::Build)
+        self.asked.mode.unwrap_or(Mode::Build)
     }
 
     fn unknown_mode(&self) -> Option<Problem> {
@@ -52,7 +50,7 @@ impl StepRequest<'_> {
         if modes.contains(&self.mode()) {
             return None;
         }
-        let key = if self.step.mode.is_some() { "/mode" } else { "/agent" };
+        let key = if self.asked.mode.is_some() { "/mode" } else { "/agent" };
         let names: Vec<_> = modes.iter().map(|mode| mode.name()).collect();
         let expected = format!("a mode of agent {}: {}", self.agent.slug, names.join(", "));
         let problem = self.problem(ProblemKind::BadValue, key).found(self.mode().name());
@@ -66,7 +64,7 @@ impl StepRequest<'_> {
     }
 
     fn missing_input(&self) -> Vec<Problem> {
-        let given = match &self.step.input {
+        let given = match self.asked.input {
             None => &Map::new(),
             Some(Json::Object(given)) => given,
             // A placeholder, whose value is not known here.
@@ -75,7 +73,7 @@ impl StepRequest<'_> {
         let required = self.input_schema().and_then(|schema| schema.get("required")?.as_array());
         let required = required.into_iter().flatten().filter_map(Json::as_str);
         let missing = required.filter(|name| !given.contains_key(*name)).map(|name| {
-            let key = if self.step.input.is_some() { "/input" } else { "" };
+            let key = if self.asked.input.is_some() { "/input" } else { "" };
             let agent = &self.agent.slug;
             let expected = format!("`input` with `{name}`, which agent {agent} requires");
             self.problem(ProblemKind::MissingKey, key).expected(expected)
@@ -85,7 +83,7 @@ impl StepRequest<'_> {
 
     /// Checks the values of the input that are known before the step begins.
     fn unfit_input(&self) -> Vec<Problem> {
-        let Some(input) = &self.step.input else { return Vec::new() };
+        let Some(input) = self.asked.input else { return Vec::new() };
         let Some(schema) = self.input_schema() else { return Vec::new() };
         // Reading the definition of the agent has compiled it before.
         let Ok(checker) = Checker::compile(&Json::Object(schema.clone())) else {
@@ -122,14 +120,14 @@ impl StepRequest<'_> {
 
     /// Checks the members of the payload that are known before the step begins.
     fn unfit_payload(&self) -> Option<Problem> {
-        let payload = Json::Object(self.step.payload.clone());
+        let payload = Json::Object(self.asked.payload.clone());
         if paths_of(&payload).is_empty()
             && let Err(error) = serde_json::from_value::<Payload>(payload)
         {
             let problem = self.problem(ProblemKind::BadValue, "/payload");
             return Some(problem.expected(format!("the members of a request ({error})")));
         }
-        let tool = self.step.payload.get("tool").and_then(Json::as_str)?;
+        let tool = self.asked.payload.get("tool").and_then(Json::as_str)?;
         let agent = &self.agent.definition;
         let takes_tools = agent.agent_type == AgentType::Tool || agent.openapi.is_some();
         let known = agent.tool_names(&self.agent.slug);
@@ -154,14 +152,14 @@ pub(super) fn too_deep(
     let limit = orchestration.depth_max();
     let mut depths = Depths { by_name, seen: BTreeMap::new() };
     let mut problems = Vec::new();
-    for AskedAgent { pointer, asked } in agents_of(&orchestration.steps) {
-        let is_nested = orchestrates(asked.step);
+    for asked in agents_of(&orchestration.steps) {
+        let is_nested = orchestrates(&asked);
         let nested = find(by_name, folder, asked.agent).filter(|_| is_nested);
         let is_within = depth < u64::from(limit)
             && nested.is_none_or(|agent| depths.are_within(orchestration, agent, depth));
         if !is_within {
             let key = if is_nested { "/payload/orchestrate" } else { "/agent" };
-            let problem = folder.problem(ProblemKind::TooLarge, &format!("{pointer}{key}"));
+            let problem = folder.problem(ProblemKind::TooLarge, &format!("{}{key}", asked.pointer));
             let expected = "agents that ask one another no more deeply than their `maxDepth`";
             problems.push(problem.found(asked.agent).expected(expected));
         }
@@ -170,10 +168,10 @@ pub(super) fn too_deep(
 }
 
 /// Returns `true` for a step whose agent runs its own orchestration.
-fn orchestrates(step: &OrchestrationStep) -> bool {
+fn orchestrates(asked: &AskedAgent<'_>) -> bool {
     let is_action = |action: &Json| action.as_str() == Some("execute");
-    step.payload.get("orchestrate") == Some(&Json::Bool(true))
-        || step.payload.get("orchestrationAction").is_some_and(is_action)
+    asked.payload.get("orchestrate") == Some(&Json::Bool(true))
+        || asked.payload.get("orchestrationAction").is_some_and(is_action)
 }
 
 /// The depths of the orchestrations behind others.
@@ -205,8 +203,8 @@ impl<'a> Depths<'a, '_> {
         if let Some(known) = self.seen.get(&key) {
             return *known;
         }
-        let all = agents_of(steps).into_iter().filter(|of| orchestrates(of.asked.step)).all(|of| {
-            let agent = find(self.by_name, folder, of.asked.agent);
+        let all = agents_of(steps).into_iter().filter(orchestrates).all(|of| {
+            let agent = find(self.by_name, folder, of.agent);
             agent.is_none_or(|agent| self.are_within(orchestration, agent, depth))
         });
         self.seen.insert(key, all);

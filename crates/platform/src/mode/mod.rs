@@ -103,7 +103,10 @@ pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestErr
 pub(crate) enum OrchestrationAction {
     Execute,
     Continue,
+    Pause,
+    Resume,
     HumanResponse,
+    Rollback,
 }
 
 impl OrchestrationAction {
@@ -113,10 +116,13 @@ impl OrchestrationAction {
             None => Ok((payload.orchestrate == Some(true)).then_some(Self::Execute)),
             Some("execute") => Ok(Some(Self::Execute)),
             Some("continue") => Ok(Some(Self::Continue)),
+            Some("pause") => Ok(Some(Self::Pause)),
+            Some("resume") => Ok(Some(Self::Resume)),
             Some("human-response") => Ok(Some(Self::HumanResponse)),
+            Some("rollback") => Ok(Some(Self::Rollback)),
             Some(action) => Err(RequestError::OrchestrationAction {
                 action: action.to_owned(),
-                expected: "execute, continue, human-response",
+                expected: "execute, continue, pause, resume, human-response, rollback",
             }),
         }
     }

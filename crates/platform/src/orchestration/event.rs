@@ -1,6 +1,7 @@
 //! Events of an orchestration, in the stream mode `custom`.
 
 use super::progress::{Progress, StepRecord};
+use super::rollback::UndoRecord;
 use crate::definition::{Outline, Work};
 use serde_json::{Value, json};
 use weftwork_graph::Ctx;
@@ -22,6 +23,10 @@ pub(super) enum StepChange<'a> {
     Asked,
     /// The step waits for its time.
     Waiting,
+    /// The orchestration goes back to the state before the step.
+    RolledBack,
+    /// The undo of the step ended, or failed.
+    Undo { record: &'a UndoRecord },
     /// A record was made.
     Recorded { record: &'a StepRecord, failure: Option<&'a AgentFailure> },
 }
@@ -37,6 +42,9 @@ impl<'a> StepEvents<'a> {
             StepChange::Started => json!("started"),
             StepChange::Asked => json!("asked"),
             StepChange::Waiting => json!("waiting"),
+            StepChange::RolledBack => json!("rolled_back"),
+            StepChange::Undo { record: UndoRecord::Asking { .. } } => json!("undo_failed"),
+            StepChange::Undo { record } => json!(record)["status"].clone(),
             StepChange::Recorded { record, .. } => json!(record)["status"].clone(),
         };
         let mut event = json!({"step": key, "status": status});

@@ -2,10 +2,12 @@
 
 use super::checkpoint;
 use super::event::{StepChange, StepEvents};
+use super::pause;
 use super::planning::{self, MAKE_PLAN, PLANNED_STEP};
 use super::progress::{Change, OrchestrationRequest, Progress, RunPlan, StepRecord};
 use super::schedule::{Decision, Next, StepTask, decide};
 use super::step::{self, Attempted};
+use super::undo;
 use crate::agent::Agent;
 use crate::definition::{Outline, Work};
 use crate::mode::{OrchestrationAction, payload_of, usual};
@@ -27,6 +29,10 @@ const BEGIN: &str = "begin";
 pub(super) const ORCHESTRATE: &str = "orchestrate";
 /// Node that adds the steps to the answer.
 const REPORT: &str = "report";
+/// Node that undoes the effects of steps that are rolled back.
+pub(crate) const UNDO: &str = "undo";
+/// Key of the agent's own work among the steps that began. No id has a space.
+pub(crate) const OWN_WORK: &str = "own work";
 
 /// Adds the routes to the nodes of the modes, and the nodes of the steps, if the agent has some.
 pub(crate) fn add_steps(
@@ -54,6 +60,8 @@ pub(crate) fn add_steps(
         .node(BEGIN, begin)
         .node(ORCHESTRATE, orchestrate)
         .node(REPORT, report)
+        .node(UNDO, undo::undo)
+        .edge(UNDO, ORCHESTRATE)
         .route_to(START, names.clone().chain([BEGIN]), move |state: State<AgentState>| {
             // Also what an earlier run left is not part of this one.
             let is_left = !state.orchestration().is_null();
@@ -64,7 +72,10 @@ pub(crate) fn add_steps(
             }
         })
         .ends(BEGIN, names.clone().chain([first]))
-        .ends(ORCHESTRATE, steps.iter().map(String::as_str).chain(names.clone()).chain([END]));
+        .ends(
+            ORCHESTRATE,
+            steps.iter().map(String::as_str).chain(names.clone()).chain([UNDO, END]),
+        );
     if is_planned {
         graph = planning::add_nodes(graph);
     }
@@ -85,6 +96,11 @@ pub(crate) fn add_steps(
 /// Name of the node of a step.
 fn node_of(id: &str) -> String {
     format!("step_{id}")
+}
+
+/// Returns the id of the step of a node.
+pub(crate) fn id_of_node(node: &str) -> Option<&str> {
+    node.strip_prefix("step_")
 }
 
 /// Begins the orchestration of a request. A request without one goes to its mode.
@@ -153,12 +169,26 @@ async fn orchestrate(
     ctx: Ctx,
 ) -> NodeResult<Command<AgentState>> {
     let progress = progress_of(&state)?;
+    if progress.rolls_back() {
+        return Ok(Command::update(AgentStateUpdate::new()).goto(UNDO));
+    }
     let run = ctx.calls().origin.run().map(|caller| &caller.run);
     let outline = progress.outline(&agent)?;
     let Decision { records, failures, next } = decide(&outline, &progress, run);
+    let starts: Vec<String> = match &next {
+        Next::Own => vec![OWN_WORK.to_owned()],
+        Next::Tasks(tasks) => tasks.iter().map(|task| task.key(&outline)).collect(),
+        Next::Abort(_) => Vec::new(),
+    };
+    let mut change = Change { records, failures, ..Change::default() };
+    if !starts.is_empty() {
+        pause::hold(&*agent.store, &ctx).await?;
+        change.starts = starts;
+        change.versions = Some(agent.current_versions(&ctx).await?);
+    }
+    // An orchestration that is held decides again when it goes on.
     let events = StepEvents::of(&progress, &outline, &ctx);
-    events.emit_decided(|id| records.get(id).cloned());
-    let change = Change { records, failures, ..Change::default() };
+    events.emit_decided(|id| change.records.get(id).cloned());
     match next {
         Next::Own => Ok(hand_over(&own_request(&progress), change)),
         Next::Tasks(tasks) => {
@@ -264,14 +294,16 @@ fn describe(progress: &Progress, outline: &Outline, answer: &mut Value) {
             None => json!({"id": id, "title": title}),
         };
     }
-    answer["metadata"]["steps"] = progress.report(outline);
-    if progress.failures.is_empty() {
-        return;
-    }
     let own = answer["metadata"]["failures"].take();
-    let of_steps = progress.failures.iter().map(|failure| json!(failure));
-    answer["metadata"]["failures"] =
-        of_steps.chain(own.as_array().cloned().unwrap_or_default()).collect();
+    for (name, value) in progress.describe(outline) {
+        answer["metadata"][name] = value;
+    }
+    if let (Value::Array(own), failures) = (own, &mut answer["metadata"]["failures"]) {
+        match failures {
+            Value::Array(of_steps) => of_steps.extend(own),
+            none => *none = own.into(),
+        }
+    }
 }
 
 /// Returns the progress, without which no node of an orchestration runs.

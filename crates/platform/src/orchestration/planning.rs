@@ -28,7 +28,7 @@ pub(super) const MAKE_PLAN: &str = "make_plan";
 /// Node that asks a person about the plan.
 const CONFIRM_PLAN: &str = "confirm_plan";
 /// Node of all steps of a plan: the graph is compiled before there is one.
-pub(super) const PLANNED_STEP: &str = "planned_step";
+pub(crate) const PLANNED_STEP: &str = "planned_step";
 /// Number of times that a plan with problems goes back to the model.
 const REPAIRS_MAX: u32 = 1;
 /// Maximum number of problems in the text of an error; the metadata of the answer have all.

@@ -75,14 +75,38 @@ async fn attempt(
         values.insert("item".to_owned(), items.get(number).cloned().unwrap_or_default());
         values.insert("index".to_owned(), number.into());
     }
-    let mut input = input_of(work, &Value::Object(values), ctx).map_err(|reason| {
+    let mut path = progress.request.path.clone();
+    path.push(task.key(&outline));
+    let values = Value::Object(values);
+    let asking = Asking { call: "step", values: &values, path, depth: progress.request.depth };
+    ask_for(agent, work, asking, ctx).await
+}
+
+/// A request of a step, or of its undo.
+pub(super) struct Asking<'a> {
+    /// Name of the call, which no other call of the task has.
+    pub(super) call: &'a str,
+    /// Values of the placeholders.
+    pub(super) values: &'a Value,
+    /// Steps around the agent that is asked.
+    pub(super) path: Vec<String>,
+    /// Number of agents that asked one another before.
+    pub(super) depth: u64,
+}
+
+/// Asks the agent of a work, and returns its content.
+pub(super) async fn ask_for(
+    agent: &Agent,
+    work: &AgentWork,
+    asking: Asking<'_>,
+    ctx: &Ctx,
+) -> NodeResult<Value> {
+    let Asking { call, values, path, depth } = asking;
+    let mut input = input_of(work, values, ctx).map_err(|reason| {
         Fault::new(STEP_FAILED, format!("the request of the step cannot be made: {reason}"))
     })?;
-    let mut path = progress.request.path.clone();
-    path.push(task.key(&agent.outline));
     input.insert("path".to_owned(), json!(path));
-    let depth = progress.request.depth;
-    let request = SubRequest { call: "step", slug: &work.agent, input, depth };
+    let request = SubRequest { call, slug: &work.agent, input, depth };
     let mut answer = ask_agent(agent, request, ctx).await?;
     match answer.get_mut("content").map(Value::take) {
         None | Some(Value::Null) => Err(NodeError::message("it gave no answer")),

@@ -401,7 +401,7 @@ async fn two_hundred_bad_plans_are_refused_with_the_plan_and_nothing_is_executed
         scene.answers([answer.as_str(), answer.as_str()]);
         let response = scene.execute(&format!("c{number}")).await;
         assert!(!response.success, "{number}: {answer}: {response:?}");
-        assert_eq!(response.metadata["code"], "W1072", "{number}: {answer}: {response:?}");
+        assert_eq!(response.metadata["code"], "W1076", "{number}: {answer}: {response:?}");
         let refused = &response.metadata["refusedPlan"];
         let problems = refused["problems"].as_array().expect("problems");
         assert!(!problems.is_empty(), "{number}: {response:?}");
@@ -525,7 +525,7 @@ async fn a_plan_by_hand_runs_by_its_id_or_is_refused() {
     assert_eq!(ended.metadata["plan"], json!({"id": "sound", "title": "By hand", "version": 1}));
     assert_eq!(scene.bench.requests().len(), 1, "no plan is asked for");
     let refused = scene.ask("c", json!({"orchestrate": true, "planId": "wrong"})).await;
-    assert_eq!(refused.metadata["code"], "W1072", "{refused:?}");
+    assert_eq!(refused.metadata["code"], "W1076", "{refused:?}");
     let problem = &refused.metadata["refusedPlan"]["problems"][0];
     assert_eq!((&problem["code"], &problem["line"]), (&json!("W1012"), &json!(5)), "{refused:?}");
     let missing = scene.ask("c", json!({"orchestrate": true, "planId": "nobody"})).await;

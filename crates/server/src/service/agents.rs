@@ -75,6 +75,14 @@ impl Service {
         found.map_err(refused)
     }
 
+    pub(crate) async fn orchestrations(&self, agent: Option<&str>) -> Result<Value> {
+        self.platform()?.orchestrations(self.who(), agent).await.map_err(refused)
+    }
+
+    pub(crate) async fn orchestration(&self, conversation: &str) -> Result<Value> {
+        self.platform()?.orchestration(self.who(), conversation).await.map_err(refused)
+    }
+
     pub(crate) async fn conversation(&self, id: &str, whole: bool) -> Result<Value> {
         self.platform()?.conversation(self.who(), id, whole).await.map_err(refused)
     }
