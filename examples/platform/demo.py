@@ -2,8 +2,8 @@
 """The demo of agents that ask other agents: `demo.py`, after `cargo build -p weftwork-cli --bin weft`.
 
 The agent `weekly-report` asks `sql-analyst` for numbers, a person for an approval, and `order-desk` for an
-order, over a database in a file. The report is approved, rejected, and killed with SIGKILL between the order
-and the report. Each line with a check mark was checked at that moment; the last lines compare what the database,
+order, over a database in a file. The report is approved, rejected, killed with SIGKILL between the order and
+the report, and rolled back to its order. Each line with a check mark was checked at that moment; the last lines compare what the database,
 the records and the journal have, and the status is 1 if they differ. WEFT_MODEL is the model, `scripted` by
 default.
 """
@@ -26,7 +26,7 @@ TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 WEFT = Path(os.environ.get("WEFT", TARGET / "debug" / "weft"))
 AGENTS = ["weekly-report", "sql-analyst", "order-desk"]
 READS = ["sqlite/list_tables", "sqlite/describe_table", "sqlite/read_query"]
-CHANGES = ["orders/place_order", "orders/decline_order"]
+CHANGES = ["orders/place_order", "orders/decline_order", "orders/cancel_order"]
 BOXES = 3
 # The approval of the checkpoint is that of the order.
 RULES = 'version = 1\n\n[[rules]]\ntool = "orders/*"\ndecision = "allow"\n'
@@ -104,7 +104,7 @@ class Shop:
         with contextlib.closing(sqlite3.connect(self.database)) as database:
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'supplies'").fetchone():
                 return []
-            found = database.execute("SELECT status, boxes FROM supplies WHERE reference = ?", [conversation])
+            found = database.execute("SELECT status, boxes FROM supplies WHERE reference = ? ORDER BY rowid", [conversation])
             return found.fetchall()
 
     def in_records(self, conversation):
@@ -193,6 +193,23 @@ def killed(shop, conversation):
     return [("ordered", BOXES)]
 
 
+def rolled_back(shop, conversation):
+    decide(shop, conversation, report(shop, conversation), "approve")
+    print("$ weft orchestrations rollback ... --step order")
+    listed, _ = shop.weft(*request(conversation, {"orchestrationAction": "rollback", "step": "order"}), "--json")
+    found = json.loads(listed)["metadata"]
+    effects = {of["step"]: of["status"] for of in found["rollback"]["effects"]}
+    for step, status in effects.items():
+        print(f"  {step}: {status}")
+    claim(effects["order"] == "undone" and effects["sales"] == "reused", "the list says what is undone and reused")
+    claim(shop.in_database(conversation) == [("ordered", BOXES)], "the list alone changes nothing")
+    print("$ weft orchestrations rollback ... --step order --yes")
+    perform = {"orchestrationAction": "rollback", "step": "order", "confirm": found["confirm"]}
+    out, _ = shop.weft(*request(conversation, perform), "--json")
+    claim(steps(json.loads(out))["order"] == "done", "the order was canceled and made again")
+    return [("ordered", BOXES), ("canceled", -BOXES), ("ordered", BOXES)]
+
+
 def wait_for_order(shop, conversation, process):
     """Waits until the result of the order is on record."""
     end = time.monotonic() + PATIENCE_S
@@ -204,7 +221,7 @@ def wait_for_order(shop, conversation, process):
 
 
 # A conversation for each, in this order.
-ACTS = [approved, rejected, killed]
+ACTS = [approved, rejected, killed, rolled_back]
 
 
 def compare(shop, expected):

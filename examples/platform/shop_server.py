@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS supplies (reference TEXT PRIMARY KEY, boxes INTEGER NOT NULL, status TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS supplies (reference TEXT NOT NULL, boxes INTEGER NOT NULL, status TEXT NOT NULL);
 """
 
 
@@ -37,6 +37,7 @@ TOOLS = {
             boxes={"type": "integer", "minimum": 1, "maximum": 1000, "description": "The number of boxes."},
         ),
         tool("decline_order", "Notes that an order was declined.", reference=REFERENCE),
+        tool("cancel_order", "Cancels an order that was made.", reference=REFERENCE),
     ],
 }
 
@@ -70,9 +71,22 @@ class Shop:
     def decline_order(self, reference):
         return self.note(reference, 0, "declined")
 
+    def cancel_order(self, reference):
+        last = self.last(reference)
+        if last is None or last["status"] == "declined":
+            raise ValueError(f"there is no order {reference}")
+        return self.note(reference, -abs(last["boxes"]), "canceled")
+
+    def last(self, reference):
+        rows = self.query("SELECT * FROM supplies WHERE reference = ? ORDER BY rowid DESC LIMIT 1", reference)
+        return rows[0] if rows else None
+
     def note(self, reference, boxes, status):
-        self.query("INSERT OR IGNORE INTO supplies VALUES (?, ?, ?)", reference, boxes, status)
-        return self.query("SELECT * FROM supplies WHERE reference = ?", reference)[0]
+        """Adds a row, unless the last one of the reference has this status."""
+        last = self.last(reference)
+        if last is None or last["status"] != status:
+            self.query("INSERT INTO supplies VALUES (?, ?, ?)", reference, boxes, status)
+        return self.last(reference)
 
 
 def answer(kind, shop, method, params):

@@ -343,9 +343,6 @@ pub(crate) struct Ask {
     /// Input of the agent as JSON, as its `input_schema` describes it
     #[arg(long, value_name = "JSON")]
     pub(crate) input: Option<String>,
-    /// Run the steps of the agent before its own work
-    #[arg(long)]
-    pub(crate) orchestrate: bool,
     /// Title of the conversation, plan or deliverable
     #[arg(long)]
     pub(crate) title: Option<String>,

@@ -246,9 +246,6 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     let input = ask.input.as_deref().map(serde_json::from_str).transpose();
     let input = input
         .map_err(|error| CliError::BadInput { reason: format!("--input is no JSON: {error}") })?;
-    if ask.orchestrate {
-        payload.orchestrate = Some(true);
-    }
     payload.title = ask.title.clone().or(payload.title);
     payload.action = ask.action.clone().or(payload.action);
     payload.version = ask.version.or(payload.version);

@@ -12,7 +12,9 @@ use tokio::sync::mpsc;
 use weftwork_testkit::fuzz::Random;
 use weftwork_testkit::{LoopbackServer, Reply};
 
-const WRITER: &str = "type: context\ncontext: You write.\n";
+/// What others of the conversation have made by then is no part of the context: it may be more when a step
+/// runs again.
+const WRITER: &str = "type: context\ncontext: You write.\nsources: []\n";
 
 /// Number of orchestrations of the test.
 fn stories() -> u64 {
@@ -42,7 +44,10 @@ impl Story {
         let mut steps = vec![first];
         steps.extend((0..1 + self.random.below(3)).map(|_| self.step(depth)));
         let definition =
-            json!({"type": "context", "context": "You lead.", "orchestration": {"steps": steps}});
+            json!({
+            "type": "context", "context": "You lead.", "sources": [{"kind": "steps"}],
+            "orchestration": {"steps": steps},
+        });
         self.agents.insert(slug, definition.to_string());
     }
 
@@ -179,7 +184,9 @@ impl Scene {
             tokio::task::block_in_place(|| child.wait_with_output()).expect("it ends");
             while self.arrived.try_recv().is_ok() {}
         }
-        let records = self.lines(&["conversations", "export", "c"]).remove(0);
+        let exported =
+            tokio::task::block_in_place(|| self.home.weft(&["conversations", "export", "c"]));
+        let records: Value = serde_json::from_str(&exported.out).expect("JSON");
         let made: Vec<_> = records["deliverables"]
             .as_array()
             .expect("a list")
