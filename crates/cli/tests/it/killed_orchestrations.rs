@@ -14,7 +14,10 @@ use weftwork_testkit::{LoopbackServer, Reply};
 
 /// What others of the conversation have made by then is no part of the context: it may be more when a step
 /// runs again.
-const WRITER: &str = "type: context\ncontext: You write.\nsources: []\n";
+const WRITER: &str = "type: context\ncontext: You write.\nsources: [{kind: markdown}]\n";
+
+/// Commands in which each orchestration ends.
+const COMMANDS_MAX: usize = 40;
 
 /// Number of orchestrations of the test.
 fn stories() -> u64 {
@@ -43,9 +46,8 @@ impl Story {
         let first = self.ask();
         let mut steps = vec![first];
         steps.extend((0..1 + self.random.below(3)).map(|_| self.step(depth)));
-        let definition =
-            json!({
-            "type": "context", "context": "You lead.", "sources": [{"kind": "steps"}],
+        let definition = json!({
+            "type": "context", "context": "You lead.", "sources": [{"kind": "markdown"}, {"kind": "steps"}],
             "orchestration": {"steps": steps},
         });
         self.agents.insert(slug, definition.to_string());
@@ -166,7 +168,11 @@ impl Scene {
     /// and its requests.
     async fn run(mut self, kills: &mut Option<Random>) -> Ended {
         let mut killed = 0;
+        let mut commands = 0;
+        let mut last = String::new();
         while let Some(mut child) = self.next() {
+            commands += 1;
+            assert!(commands < COMMANDS_MAX, "it does not end: {last}");
             let drawn = kills.as_mut().filter(|_| killed < 3);
             if let Some(random) = drawn {
                 killed += 1;
@@ -181,7 +187,8 @@ impl Scene {
                 tokio::task::block_in_place(|| (0..spins).for_each(|_| std::thread::yield_now()));
                 child.kill().expect("it is there");
             }
-            tokio::task::block_in_place(|| child.wait_with_output()).expect("it ends");
+            let ended = tokio::task::block_in_place(|| child.wait_with_output()).expect("it ends");
+            last = String::from_utf8_lossy(&ended.stderr).into_owned();
             while self.arrived.try_recv().is_ok() {}
         }
         let exported =
