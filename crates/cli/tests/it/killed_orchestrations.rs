@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use weftwork_testkit::fuzz::Random;
 use weftwork_testkit::{LoopbackServer, Reply};
 
-/// What others of the conversation have made by then is no part of the context: it may be more when a step
-/// runs again.
+/// Deliverables of others in the conversation are no part of the context: there may be more when a step runs
+/// again.
 const WRITER: &str = "type: context\ncontext: You write.\nsources: [{kind: markdown}]\n";
 
 /// Commands in which each orchestration ends.
@@ -231,7 +231,8 @@ async fn an_orchestration_that_is_killed_gives_what_it_gives_without_a_kill() {
         let plain = Scene::new(&agents).await.run(&mut None).await;
         assert!(plain.asked.values().all(|count| *count == 1), "{seed}: {plain:?}");
         let cut = Scene::new(&agents).await.run(&mut Some(Random::new(seed * 7919))).await;
-        let (mut expected, mut found) = (plain.made.clone(), cut.made.clone());
+        let mut expected = plain.made.clone();
+        let mut found = cut.made.clone();
         expected.sort();
         found.sort();
         assert_eq!(found, expected, "{seed}: {agents:#?}");

@@ -170,12 +170,12 @@ fn find_agents<'a>(steps: &'a [OrchestrationStep], pointer: &str, found: &mut Ve
         let pointer = format!("{pointer}/{place}");
         let OrchestrationStep { agent, mode, input, payload, undo, .. } = step;
         if let Some(agent) = agent {
-            let (pointer, input) = (pointer.clone(), input.as_ref());
-            found.push(AskedAgent { pointer, agent, mode: *mode, input, payload });
+            let pointer = pointer.clone();
+            found.push(AskedAgent { pointer, agent, mode: *mode, input: input.as_ref(), payload });
         }
         if let Some(Undo { agent, mode, input, payload, .. }) = undo {
-            let (pointer, input) = (format!("{pointer}/undo"), input.as_ref());
-            found.push(AskedAgent { pointer, agent, mode: *mode, input, payload });
+            let pointer = format!("{pointer}/undo");
+            found.push(AskedAgent { pointer, agent, mode: *mode, input: input.as_ref(), payload });
         }
         find_agents(&step.steps, &format!("{pointer}/steps"), found);
         find_agents(&step.parallel, &format!("{pointer}/parallel"), found);
