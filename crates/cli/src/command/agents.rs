@@ -38,7 +38,7 @@ pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result
         Agents::List { of } => list(of.org.as_deref(), context).await,
         Agents::Definitions(command) => definitions::definitions(command, context).await,
         Agents::Show { slug, of } => show(slug, of.org.as_deref(), context).await,
-        Agents::Run(ask) => run(ask, context).await,
+        Agents::Run(ask) => Box::pin(run(ask, context)).await,
         Agents::Add { folder, of } => rows::add(folder, of.org.as_deref(), context).await,
         Agents::Remove { slug, of } => rows::remove(slug, of.org.as_deref(), context).await,
         Agents::Reload => rows::reload(context).await,
