@@ -32,7 +32,7 @@ struct Story {
 }
 
 impl Story {
-    fn new(seed: u64) -> BTreeMap<String, String> {
+    fn agents(seed: u64) -> BTreeMap<String, String> {
         let random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut story = Self { random, steps: 0, agents: BTreeMap::new() };
         story.random.number();
@@ -227,7 +227,7 @@ async fn an_orchestration_that_is_killed_gives_what_it_gives_without_a_kill() {
     let mut repeated = 0;
     let mut killed = 0;
     for seed in 1..=stories() {
-        let agents = Story::new(seed);
+        let agents = Story::agents(seed);
         let plain = Scene::new(&agents).await.run(&mut None).await;
         assert!(plain.asked.values().all(|count| *count == 1), "{seed}: {plain:?}");
         let cut = Scene::new(&agents).await.run(&mut Some(Random::new(seed * 7919))).await;
