@@ -31,7 +31,7 @@ pub(crate) async fn orchestrations(
         }
         Orchestrations::Continue(of) => actor.act(&of, "continue", Payload::default()).await,
         Orchestrations::Pause { of, expires_in } => {
-            actor.act(&of, "pause", Payload { expires_in, ..Payload::default() }).await
+            actor.pause(&of, expires_in).await
         }
         Orchestrations::Resume { of, token } => {
             // A token on the command line is in the list of processes.
@@ -132,6 +132,23 @@ impl Actor<'_> {
         self.print(of, &response)
     }
 
+    /// Pauses, and prints the token alone, so that another command can read it.
+    async fn pause(
+        &self,
+        of: &OfConversation,
+        expires_in: Option<String>,
+    ) -> Result<Exit, CliError> {
+        let action = Some("pause".to_owned());
+        let payload = Payload { orchestration_action: action, expires_in, ..Payload::default() };
+        let request = TaskRequest { payload, ..TaskRequest::default() };
+        let response = self.request(&of.conversation, request).await?;
+        let token = response.content.as_ref().and_then(|content| content["token"].as_str());
+        let Some(token) = token.filter(|_| !of.json) else { return self.print(of, &response) };
+        self.context.terminal.note("status paused");
+        self.context.terminal.line(token)?;
+        Ok(exit_of(&response))
+    }
+
     async fn decide(&self, of: &OfConversation, answer: Decision) -> Result<Exit, CliError> {
         let Decision { approval, decision, input, message } = answer;
         let approval_id = match approval {
@@ -156,6 +173,7 @@ impl Actor<'_> {
         let ids: Vec<&str> = waits.filter_map(|of| of["approvalId"].as_str()).collect();
         match ids.as_slice() {
             [only] => Ok((*only).to_owned()),
+            [] => Err(CliError::BadInput { reason: without_approval(&found, conversation) }),
             several => Err(CliError::BadInput {
                 reason: format!(
                     "{} approvals wait in conversation {conversation}; name one with --approval: {}",
@@ -191,6 +209,7 @@ impl Actor<'_> {
             confirm: Some(confirm.to_owned()),
             ..Payload::default()
         };
+        self.context.terminal.note(format_args!("going back to the state before step {step}"));
         self.act(of, "rollback", payload).await
     }
 
@@ -258,6 +277,18 @@ impl Actor<'_> {
             None => {}
         }
         Ok(exit)
+    }
+}
+
+/// Says that no approval waits, and how another question is answered.
+fn without_approval(found: &Value, conversation: &str) -> String {
+    let none = format!("no approval waits in conversation {conversation}");
+    let waits = found["waits"].as_array().is_some_and(|waits| !waits.is_empty());
+    match found["thread"].as_str().filter(|_| waits) {
+        Some(thread) => format!(
+            "{none}; it waits for another answer: `weft threads resume {thread}` shows the question"
+        ),
+        None => none,
     }
 }
 

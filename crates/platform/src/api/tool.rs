@@ -40,9 +40,12 @@ pub(crate) fn usual_policy(tools: &[ApiTool]) -> Result<Policy, ToolBoxErrors> {
     rules.build()
 }
 
+/// Beginning of the names of the tools of API agents.
+pub const API_TOOLS: &str = "api/";
+
 /// Name of the tool of an API agent.
 pub(crate) fn tool_name(slug: &str) -> String {
-    format!("api/{slug}")
+    format!("{API_TOOLS}{slug}")
 }
 
 /// The declaration of the request of an API agent.

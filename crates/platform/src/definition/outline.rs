@@ -574,6 +574,15 @@ impl<'a> Builder<'a> {
         for place in 0..self.read.len() {
             let before = self.before(place, |step| &step.needs | &step.rejections);
             let ReadStep { step, pointer } = &self.read[place];
+            for Placeholder { key, name } in unknown_names(step) {
+                self.problems.push(StepProblem {
+                    kind: ProblemKind::BadValue,
+                    pointer: format!("{pointer}/{key}"),
+                    found: Some(name),
+                    expected: "a placeholder that begins with `message`, `input`, `payload` or `steps`; in a loop also `item` and `index`".to_owned(),
+                    known: NAMES.map(str::to_owned).to_vec(),
+                });
+            }
             for reference in references_of(step) {
                 let pointer = format!("{pointer}/{}", reference.key);
                 let known = self.outline.steps.iter().position(|of| of.id == reference.id);
@@ -604,24 +613,62 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// First names of placeholders.
+const NAMES: [&str; 6] = ["message", "input", "payload", "steps", "item", "index"];
+
 /// A step that a key of another one names.
 struct Reference {
     key: &'static str,
     id: String,
 }
 
+/// A placeholder, by its first name.
+struct Placeholder {
+    key: &'static str,
+    name: String,
+}
+
+/// The paths of the placeholders of a key.
+struct PathsOf<'a> {
+    key: &'static str,
+    paths: Vec<&'a str>,
+}
+
+/// Returns the placeholders of a step whose first name is not known.
+fn unknown_names(step: &OrchestrationStep) -> Vec<Placeholder> {
+    let mut unknown = Vec::new();
+    for PathsOf { key, paths } in placeholders_of(step) {
+        let is_item = step.for_each.is_some() && key != "for_each/list";
+        let known = if is_item { NAMES.len() } else { NAMES.len() - 2 };
+        for path in paths {
+            let name = path.split('.').next().unwrap_or_default();
+            if !NAMES.iter().take(known).any(|of| *of == name) {
+                unknown.push(Placeholder { key, name: name.to_owned() });
+            }
+        }
+    }
+    unknown
+}
+
 /// Returns the steps that the placeholders and the condition of a step name.
 fn references_of(step: &OrchestrationStep) -> Vec<Reference> {
-    let mut found: Vec<Reference> = Vec::new();
-    let mut add = |key: &'static str, paths: Vec<&str>| {
+    let condition = step.when.as_deref().map(paths_of_condition).unwrap_or_default();
+    let all = placeholders_of(step).into_iter().chain([PathsOf { key: "when", paths: condition }]);
+    let found = all.flat_map(|PathsOf { key, paths }| {
         let ids = paths.into_iter().filter_map(|path| path.strip_prefix("steps."));
         let ids = ids.map(|path| path.split('.').next().unwrap_or_default());
-        found.extend(ids.map(|id| Reference { key, id: id.to_owned() }));
-    };
+        ids.map(move |id| Reference { key, id: id.to_owned() }).collect::<Vec<_>>()
+    });
+    found.collect()
+}
+
+/// Returns the paths of the placeholders of a step.
+fn placeholders_of(step: &OrchestrationStep) -> Vec<PathsOf<'_>> {
+    let mut found: Vec<PathsOf<'_>> = Vec::new();
+    let mut add = |key, paths| found.push(PathsOf { key, paths });
     add("message", step.message.as_deref().map(paths_of_text).unwrap_or_default());
     add("input", step.input.as_ref().map(paths_of).unwrap_or_default());
     add("payload", step.payload.values().flat_map(paths_of).collect());
-    add("when", step.when.as_deref().map(paths_of_condition).unwrap_or_default());
     if let Some(undo) = &step.undo {
         add("undo/message", undo.message.as_deref().map(paths_of_text).unwrap_or_default());
         add("undo/input", undo.input.as_ref().map(paths_of).unwrap_or_default());

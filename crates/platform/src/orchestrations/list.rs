@@ -9,6 +9,7 @@ use crate::records::{
 };
 use serde_json::{Map, Value, json};
 use weftwork_store::{StoreError, open_questions};
+use weftwork_types::code::Fault;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::RunStatus;
 use weftwork_types::{Principal, ThreadId};
@@ -40,7 +41,8 @@ impl HostedAgents {
             let query = ConversationQuery { agent: agent.map(str::to_owned), after, limit: PAGE };
             let page = conversations(store, who, query).await.map_err(failed)?;
             for conversation in &page.conversations {
-                found.extend(self.describe(who, conversation, Selected::Open).await?);
+                let described = self.describe(who, conversation, Selected::Open).await;
+                found.extend(described.unwrap_or_else(|error| unread(conversation, error)));
             }
             after = page.next;
             if after.is_none() {
@@ -131,6 +133,16 @@ impl HostedAgents {
         let outline = self.outline_of(who, agent, thread).await?;
         Ok(progress.outline_over(&outline).map(|of| progress.describe(&of)).unwrap_or_default())
     }
+}
+
+/// Describes an orchestration that cannot be read, such as that of a version which this process does not
+/// have. It does not hide the others.
+fn unread(of: &Conversation, error: OrchestrationError) -> Option<Value> {
+    let Fault { code, message, .. } = error.fault();
+    Some(json!({
+        "conversationId": of.id, "agent": of.agent, "thread": of.thread, "status": "unreadable",
+        "code": code, "error": message,
+    }))
 }
 
 fn failed(error: RecordError) -> OrchestrationError {
