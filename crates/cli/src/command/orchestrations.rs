@@ -30,9 +30,7 @@ pub(crate) async fn orchestrations(
             Ok(Exit::Done)
         }
         Orchestrations::Continue(of) => actor.act(&of, "continue", Payload::default()).await,
-        Orchestrations::Pause { of, expires_in } => {
-            actor.pause(&of, expires_in).await
-        }
+        Orchestrations::Pause { of, expires_in } => actor.pause(&of, expires_in).await,
         Orchestrations::Resume { of, token } => {
             // A token on the command line is in the list of processes.
             let token = if token == "-" { one_line()?.trim().to_owned() } else { token };
