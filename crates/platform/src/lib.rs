@@ -28,7 +28,6 @@ mod task_list;
 mod turns;
 mod versions;
 
-pub use api::API_TOOLS;
 pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
     Checkpoint, Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat,

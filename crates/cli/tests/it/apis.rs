@@ -106,6 +106,19 @@ async fn requests_have_the_forms_of_their_services_byte_for_byte() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_without_an_input_sends_its_arguments_or_its_message() {
+    let scene = Scene::new("endpoint: '{url}/pay'", "", |_, _| answers(200, &json!({}))).await;
+    std::fs::create_dir_all(scene.home.path("agents/boss")).expect("made");
+    let steps = "type: context\norchestration:\n  steps:\n    - {id: a, agent: shop, message: 'Pay {{input.n}}.'}\n    - {id: b, agent: shop, payload: {arguments: {n: '{{input.n}}'}}}\n    - {id: c, agent: shop, input: {m: '{{input.n}}'}}\n";
+    std::fs::write(scene.home.path("agents/boss/agent.yaml"), steps).expect("written");
+    let run = ["agents", "run", "boss", "--orchestrate", "--input", r#"{"n": 3}"#, "Go."];
+    let came = scene.weft(&run);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let sent: Vec<_> = (0..3).map(|number| scene.body(number)).collect();
+    assert_eq!(sent, [r#"{"message":"Pay 3."}"#, r#"{"n":3}"#, r#"{"m":3}"#]);
+}
+
 pub(crate) fn fails(status: u16, headers: &[(&str, &str)]) -> Reply {
     Reply::full(status, headers, "the reason")
 }

@@ -13,5 +13,4 @@ pub(crate) use address::allowed_address;
 pub(crate) use body::kind_of;
 pub(crate) use credentials::Secrets;
 pub(crate) use operation::encode_segment;
-pub use tool::API_TOOLS;
 pub(crate) use tool::{ApiServices, ApiTool, tool_name, usual_policy};

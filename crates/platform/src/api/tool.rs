@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 use weftwork_models::retry_delay;
-use weftwork_tools::{Policy, Tool, ToolBoxErrors, ToolContext, ToolError, ToolOutput, WHOLE};
+use weftwork_tools::{
+    API_TOOLS, Policy, Tool, ToolBoxErrors, ToolContext, ToolError, ToolOutput, WHOLE,
+};
 use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
 use weftwork_types::{BoxFuture, ErrorCode};
@@ -39,9 +41,6 @@ pub(crate) fn usual_policy(tools: &[ApiTool]) -> Result<Policy, ToolBoxErrors> {
     });
     rules.build()
 }
-
-/// Beginning of the names of the tools of API agents.
-pub const API_TOOLS: &str = "api/";
 
 /// Name of the tool of an API agent.
 pub(crate) fn tool_name(slug: &str) -> String {

@@ -1,8 +1,8 @@
 //! A step at work: an attempt of an agent, or the question what follows a failure.
 
-use super::STEP_FAILED;
 use super::progress::{Progress, StepRecord};
 use super::schedule::StepTask;
+use super::{REJECTED, STEP_FAILED};
 use crate::agent::Agent;
 use crate::definition::{AgentWork, OnError, fill_value};
 use crate::sub_agent::{FailedRequest, SubRequest, ask_agent, led_to, run_of};
@@ -46,6 +46,8 @@ pub(super) async fn carry_out(
     let request = FailedRequest { agent: &work.agent, step: &key, attempt: attempts + 1 };
     let failure = request.failure(&fault, run_of(ctx));
     let record = match work.on_error {
+        // A person has rejected what the step is for: asking again would go round the decision.
+        _ if failure.code == REJECTED.0 => StepRecord::Failed { failure: failure.clone() },
         _ if failure.attempt < work.attempts => StepRecord::Retrying { attempts: failure.attempt },
         OnError::Skip => StepRecord::Skipped { failed: true },
         OnError::Ask => StepRecord::Asking { failure: failure.clone() },
@@ -106,12 +108,22 @@ pub(super) async fn ask_for(
         Fault::new(STEP_FAILED, format!("the request of the step cannot be made: {reason}"))
     })?;
     input.insert("path".to_owned(), json!(path));
+    if !input.contains_key("input") && takes_input(agent, &work.agent, ctx) {
+        input.insert("input".to_owned(), json!({}));
+    }
     let request = SubRequest { call, slug: &work.agent, input, depth };
     let mut answer = ask_agent(agent, request, ctx).await?;
     match answer.get_mut("content").map(Value::take) {
         None | Some(Value::Null) => Err(NodeError::message("it gave no answer")),
         Some(content) => Ok(content),
     }
+}
+
+/// Returns `true` if the input of an agent has to fit a schema.
+fn takes_input(agent: &Agent, slug: &str, ctx: &Ctx) -> bool {
+    let agents = agent.others.upgrade();
+    let folder = agents.and_then(|agents| agents.definition(&ctx.calls().principal, slug));
+    folder.is_some_and(|folder| folder.definition.input_schema.is_some())
 }
 
 /// Input of the graph of the agent.
@@ -129,16 +141,14 @@ fn input_of(work: &AgentWork, values: &Value, ctx: &Ctx) -> Result<Map<String, V
         false => vec![Message::text(ctx.message_id(), Role::User, message)],
     };
     let payload = fill_value(&Value::Object(work.payload.clone()), values)?;
-    let input = match &work.input {
-        Some(input) => fill_value(input, values)?,
-        None => Value::Object(Map::new()),
-    };
-    Ok(Map::from_iter([
+    let mut made = Map::from_iter([
         ("messages".to_owned(), json!(messages)),
         ("mode".to_owned(), json!(work.mode)),
         ("payload".to_owned(), payload),
-        ("input".to_owned(), input),
-    ]))
+    ]);
+    let input = work.input.as_ref().map(|input| fill_value(input, values)).transpose()?;
+    made.extend(input.map(|input| ("input".to_owned(), input)));
+    Ok(made)
 }
 
 /// Asks a person what follows a failure.

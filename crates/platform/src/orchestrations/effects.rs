@@ -171,7 +171,7 @@ impl Reader<'_> {
         let root = root_of(rows.clone()).filter(|row| is_orchestration(&row.new.input));
         let root = root.ok_or_else(|| self.nothing("its last request began none"))?;
         if rows.iter().any(|row| !row.status.is_final()) {
-            return Err(self.nothing("a run is under way; pause it, and wait for its end"));
+            return Err(self.nothing("a run is under way, or was cut off: `continue` goes on with one that was cut off, and `pause` ends one that is under way at its next step"));
         }
         rows.retain(|row| row.new.created_at >= root.new.created_at);
         Ok(rows)

@@ -344,6 +344,27 @@ async fn an_unknown_approval_is_refused_and_a_rejection_without_a_step_ends_the_
 }
 
 #[tokio::test]
+async fn a_rejection_within_a_step_is_final_whatever_the_step_does_about_failures() {
+    for rule in ["on_error: skip", "on_error: retry", "on_error: ask"] {
+        let outer = format!(
+            "type: context\norchestration:\n  steps: [{{id: in, agent: boss, payload: {{orchestrate: true}}, {rule}}}, {{id: then, agent: adder, payload: {{tool: math/add, arguments: {{a: 1, b: 2}}}}}}]\n"
+        );
+        let inner = "type: context\norchestration:\n  steps: [{id: check, checkpoint: {question: Good?}}]\n";
+        let bench =
+            Bench::new([agent("outer", &outer), agent("boss", inner), agent("adder", ADDER)], [])
+                .await;
+        let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+        let request = |payload: Value| json!({"agent": "outer", "mode": "build", "conversationId": "c", "userMessage": "Go.", "payload": payload});
+        let waiting = bench.ask(&platform, request(json!({"orchestrate": true}))).await;
+        let id = waiting.metadata["approvalId"].clone();
+        let reject = json!({"orchestrationAction": "human-response", "approvalId": id, "decision": "reject"});
+        let ended = bench.ask(&platform, request(reject)).await;
+        assert_eq!(ended.metadata["code"], "W1070", "{rule}: {ended:?}");
+        assert_eq!(statuses(&ended), ["in failed", "then not_begun"], "{rule}");
+    }
+}
+
+#[tokio::test]
 async fn items_of_a_loop_are_asked_for_and_conditions_decide() {
     for mode in ["sequential", "parallel"] {
         let steps = format!(

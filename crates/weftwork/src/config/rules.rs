@@ -3,8 +3,7 @@
 use super::{Setting, Surroundings};
 use crate::Error;
 use std::path::PathBuf;
-use weftwork_platform::API_TOOLS;
-use weftwork_tools::{Policy, SharedRules, ToolPattern};
+use weftwork_tools::{API_TOOLS, Policy, SharedRules, ToolPattern};
 
 /// The rules of an operator.
 #[derive(Debug, Clone)]
