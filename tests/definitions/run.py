@@ -47,7 +47,7 @@ filesystem/search_files git/git_branch git/git_log git/git_show git/git_status m
 memory/search_nodes sqlite/describe_table sqlite/list_tables sqlite/read_query time/convert_time
 time/get_current_time
 """.split()
-CHANGES = ["memory/add_observations", "orders/decline_order", "orders/place_order"]
+CHANGES = ["memory/add_observations", "orders/cancel_order", "orders/decline_order", "orders/place_order"]
 # Numbers of published servers, and of their tools, that the agents use at least.
 SERVERS_MIN = 3
 TOOLS_MIN = 10

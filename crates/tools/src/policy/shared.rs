@@ -51,7 +51,7 @@ impl Scope {
 /// let rules = SharedRules::new(Policy::new().deny("delete_order", "it is for ever")?);
 /// let shop = ToolRunner::new(ToolBox::new().with(delete_orders), rules.policy())?;
 /// let clock = ToolRunner::new(ToolBox::new(), rules.policy())?;
-/// assert!(rules.check().unwrap_err().to_string().contains("did you mean `delete_orders`?"));
+/// assert!(rules.check(|_| false).unwrap_err().to_string().contains("did you mean `delete_orders`?"));
 /// # Ok(())
 /// # }
 /// ```
