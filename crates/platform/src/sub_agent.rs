@@ -22,8 +22,19 @@ pub(crate) struct SubRequest<'a> {
     pub(crate) slug: &'a str,
     /// Input of its graph, without the depth.
     pub(crate) input: Map<String, Value>,
+    /// Meaning of a request without the member `input`.
+    pub(crate) no_input: NoInput,
     /// Number of agents that asked one another before the one that asks.
     pub(crate) depth: u64,
+}
+
+/// Meaning of a request without an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoInput {
+    /// The message is all that there is, as in a chat.
+    Chat,
+    /// An agent with a schema of its input gets an empty one, which has to fit it.
+    Empty,
 }
 
 /// Asks another agent, and returns its answer. A run that goes on asks the version that it began with.
@@ -36,7 +47,7 @@ pub(crate) async fn ask_agent(
     request: SubRequest<'_>,
     ctx: &Ctx,
 ) -> NodeResult<Value> {
-    let SubRequest { call, slug, mut input, depth } = request;
+    let SubRequest { call, slug, mut input, no_input, depth } = request;
     let usual = Orchestration::default();
     let own = agent.definition.orchestration.as_ref().unwrap_or(&usual);
     let limit = own.depth_max();
@@ -49,8 +60,13 @@ pub(crate) async fn ask_agent(
     let version: String = ctx.once(Once::new(call).reads(), current).await?;
     let graph = agent.others.find(who, &version)?.graph;
     let asked = agent.others.upgrade().and_then(|agents| agents.of_version(who, &version));
-    let asked = asked.as_ref().and_then(|folder| folder.definition.orchestration.as_ref());
-    input.insert("depth".to_owned(), own.depth_of_asked(depth, asked.unwrap_or(&usual)).into());
+    let asked = asked.as_ref().map(|folder| &folder.definition);
+    let has_schema = asked.is_some_and(|of| of.input_schema.is_some());
+    if no_input == NoInput::Empty && has_schema && !input.contains_key("input") {
+        input.insert("input".to_owned(), Value::Object(Map::new()));
+    }
+    let asked = asked.and_then(|of| of.orchestration.as_ref()).unwrap_or(&usual);
+    input.insert("depth".to_owned(), own.depth_of_asked(depth, asked).into());
     let input = Value::Object(input);
     graph.check_input(&input)?;
     let mut output = ctx.call_named(call, &graph, SubgraphState::PerTask, input).await?;

@@ -2,7 +2,7 @@
 
 use super::{Answer, Args, FunctionHost, at_once};
 use crate::rows::{NewRow, RowWriter};
-use crate::sub_agent::{FailedRequest, SubRequest, ask_agent};
+use crate::sub_agent::{FailedRequest, NoInput, SubRequest, ask_agent};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -61,7 +61,9 @@ impl FunctionHost<'_> {
         };
         let call = format!("ctx.agents.call/{number}");
         let asked = async move {
-            let request = SubRequest { call: &call, slug: &slug, input, depth: self.depth };
+            let no_input = NoInput::Chat;
+            let depth = self.depth;
+            let request = SubRequest { call: &call, slug: &slug, input, no_input, depth };
             let answer = ask_agent(self.agent, request, self.ctx).await;
             answer.map_err(|error| self.failed(&slug, error))
         };

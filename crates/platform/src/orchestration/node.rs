@@ -294,15 +294,13 @@ fn describe(progress: &Progress, outline: &Outline, answer: &mut Value) {
             None => json!({"id": id, "title": title}),
         };
     }
-    let own = answer["metadata"]["failures"].take();
+    let own = answer["metadata"].get("failures").and_then(Value::as_array).cloned();
     for (name, value) in progress.describe(outline) {
         answer["metadata"][name] = value;
     }
-    if let (Value::Array(own), failures) = (own, &mut answer["metadata"]["failures"]) {
-        match failures {
-            Value::Array(of_steps) => of_steps.extend(own),
-            none => *none = own.into(),
-        }
+    if let Some(own) = own {
+        let of_steps = progress.failures.iter().map(|failure| json!(failure));
+        answer["metadata"]["failures"] = of_steps.chain(own).collect();
     }
 }
 

@@ -5,7 +5,7 @@ use super::schedule::StepTask;
 use super::{REJECTED, STEP_FAILED};
 use crate::agent::Agent;
 use crate::definition::{AgentWork, OnError, fill_value};
-use crate::sub_agent::{FailedRequest, SubRequest, ask_agent, led_to, run_of};
+use crate::sub_agent::{FailedRequest, NoInput, SubRequest, ask_agent, led_to, run_of};
 use serde_json::{Map, Value, json};
 use weftwork_graph::{Ctx, NodeError, NodeResult, Question};
 use weftwork_types::code::Fault;
@@ -108,22 +108,13 @@ pub(super) async fn ask_for(
         Fault::new(STEP_FAILED, format!("the request of the step cannot be made: {reason}"))
     })?;
     input.insert("path".to_owned(), json!(path));
-    if !input.contains_key("input") && takes_input(agent, &work.agent, ctx) {
-        input.insert("input".to_owned(), json!({}));
-    }
-    let request = SubRequest { call, slug: &work.agent, input, depth };
+    let no_input = NoInput::Empty;
+    let request = SubRequest { call, slug: &work.agent, input, no_input, depth };
     let mut answer = ask_agent(agent, request, ctx).await?;
     match answer.get_mut("content").map(Value::take) {
         None | Some(Value::Null) => Err(NodeError::message("it gave no answer")),
         Some(content) => Ok(content),
     }
-}
-
-/// Returns `true` if the input of an agent has to fit a schema.
-fn takes_input(agent: &Agent, slug: &str, ctx: &Ctx) -> bool {
-    let agents = agent.others.upgrade();
-    let folder = agents.and_then(|agents| agents.definition(&ctx.calls().principal, slug));
-    folder.is_some_and(|folder| folder.definition.input_schema.is_some())
 }
 
 /// Input of the graph of the agent.

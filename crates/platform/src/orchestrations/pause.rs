@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use weftwork_runtime::{EndedRun, Thread};
 use weftwork_store::StoreError;
-use weftwork_types::RunId;
 use weftwork_types::port::TaskCaller;
 use weftwork_types::run::Answers;
 use weftwork_types::task::Payload;
+use weftwork_types::{RunId, random_token};
 
 type Result<T> = std::result::Result<T, OrchestrationError>;
 
@@ -43,8 +43,7 @@ impl HostedAgents {
         {
             return Err(OrchestrationError::Paused { by: by.clone(), expires_at: *expires_at });
         }
-        let half = || uuid::Uuid::new_v4().simple().to_string();
-        let token = format!("{}{}", half(), half());
+        let token = random_token();
         let pause = Pause {
             token: hash_token(&token, who, runs.id()),
             run,

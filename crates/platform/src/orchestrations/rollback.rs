@@ -10,7 +10,7 @@ use weftwork_graph::RuntimeError;
 use weftwork_runtime::{EndedRun, RolledBack, Thread};
 use weftwork_types::canonical::hash;
 use weftwork_types::port::TaskCaller;
-use weftwork_types::run::RunOptions;
+use weftwork_types::run::{RunOptions, RunOutcome};
 use weftwork_types::task::Payload;
 
 type Result<T> = std::result::Result<T, OrchestrationError>;
@@ -53,7 +53,10 @@ impl HostedAgents {
             ..RunOptions::default()
         };
         let update = runs.update_as(UNDO, json!({"orchestration": change})).options(options);
-        update.caller(by.caller.clone()).begin().await?.await;
+        let begun = update.caller(by.caller.clone()).begin().await?.await;
+        if matches!(begun.outcome(), RunOutcome::Failed { .. }) {
+            return Ok(RollbackResult::Performed(begun));
+        }
         Ok(RollbackResult::Performed(self.finish(runs).await?))
     }
 

@@ -8,7 +8,7 @@ use crate::mode::payload_of;
 use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::skills::choose_skills;
 use crate::state::{AgentState, AgentStateUpdate, last_request};
-use crate::sub_agent::{FailedRequest, SubRequest, ask_agent};
+use crate::sub_agent::{FailedRequest, NoInput, SubRequest, ask_agent};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, State};
@@ -108,6 +108,7 @@ async fn ask_sub_agent(
             ("messages".to_owned(), json!(asked)),
             ("mode".to_owned(), json!(Mode::Build)),
         ]),
+        no_input: NoInput::Chat,
         depth: state.depth().copied().unwrap_or_default(),
     };
     let answer = ask_agent(agent, request, ctx).await;

@@ -123,6 +123,7 @@ async fn results_of_steps_are_arguments_of_later_ones_and_context_of_the_agents_
     assert!(response.success, "{response:?}");
     assert_eq!(response.content, Some(json!("It is 43.")));
     assert_eq!(statuses(&response), ["sum done", "again done"]);
+    assert!(!response.metadata.contains_key("failures"), "none failed: {response:?}");
     let context = scene.context();
     assert!(context.contains("## Result of step again\n43"), "{context}");
     // The next request in the conversation is none for an orchestration.
