@@ -17,6 +17,11 @@ demo: ## build weft and run the demo on the embedded model, without input
 demo-scripted: ## run the demo on the scripted model
 	$(CARGO) run --locked --quiet -p weftwork-cli --bin weft -- --model scripted demo --fast
 
+.PHONY: demo-platform
+demo-platform: ## build weft and run the demo of agents that ask other agents; WEFT_MODEL is the model
+	$(CARGO) build --locked -p weftwork-cli --bin weft
+	python3 examples/platform/demo.py
+
 .PHONY: check
 check: ## check what changed since main, and what uses it; before each commit, a minute or two
 	$(CARGO) xtask check

@@ -53,6 +53,8 @@ system() {
   have chromium || missing+=(chromium)
   have python3 || missing+=(python3)
   python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+  # A service that the tests ask.
+  [ "$extent" = fast ] || have docker-registry || missing+=(docker-registry)
   [ "${#missing[@]}" -eq 0 ] || packages "${missing[@]}"
 }
 
@@ -84,11 +86,12 @@ tool() {
   (cd / && env -u CARGO_TARGET_DIR cargo install --quiet --locked --force "$name" --version "$wanted" "$@")
 }
 
+case "${1:-}" in
+  "") extent=fast ;;
+  --full) extent=full ;;
+  *) die "unknown option $1; the only one is --full" ;;
+esac
 system
 rust
 tool cargo-nextest --no-default-features --features default-no-update
-case "${1:-}" in
-  "") ;;
-  --full) tool cargo-deny --no-default-features ;;
-  *) die "unknown option $1; the only one is --full" ;;
-esac
+[ "$extent" = fast ] || tool cargo-deny --no-default-features

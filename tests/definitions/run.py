@@ -4,7 +4,8 @@
     run.py [SLUG...]   all agents, or those named
 
 The agents use published MCP servers, installed as those of `tests/mcp`, over data that this program makes:
-an SQLite database, files, a Git repository, a memory. The model is the embedded one, whose weights
+an SQLite database, files, a Git repository, a memory; the orders are those of `examples/platform`. In
+place of the APIs that they name, a service of this program answers. The model is the embedded one, whose weights
 `weft models pull` installs. Expected values come from the data, from schemas, or are computed. The form of
 a `cases.yaml` is described in `docs/guide/definitions.md`. Needs `weft` in WEFT_TARGET_DIR.
 """
@@ -12,6 +13,7 @@ a `cases.yaml` is described in `docs/guide/definitions.md`. Needs `weft` in WEFT
 import concurrent.futures
 import contextlib
 import datetime
+import http.server
 import importlib.util
 import json
 import os
@@ -21,6 +23,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import urllib.error
@@ -44,12 +47,17 @@ filesystem/search_files git/git_branch git/git_log git/git_show git/git_status m
 memory/search_nodes sqlite/describe_table sqlite/list_tables sqlite/read_query time/convert_time
 time/get_current_time
 """.split()
-CHANGES = ["memory/add_observations"]
+CHANGES = ["memory/add_observations", "orders/cancel_order", "orders/decline_order", "orders/place_order"]
 # Numbers of published servers, and of their tools, that the agents use at least.
 SERVERS_MIN = 3
 TOOLS_MIN = 10
 # Codes of requests that an agent refuses, for which `weft agents run` has a status of its own.
 REFUSED = {"W0201", "W1012", "W1020", "W1021", "W1022", "W1023", "W1030", "W1031", "W1032", "W1033", "W1034", "W1038"}
+APIS = ["https://api.frankfurter.dev", "https://api.github.com"]
+RELEASES = [
+    {"tag_name": f"v{number}", "draft": number == 4, "published_at": f"2026-0{number}-01T12:00:00Z"}
+    for number in (4, 3, 2, 1)
+]
 QUESTION = "How many clubs may a player carry?"
 
 
@@ -92,6 +100,7 @@ def make_data(work):
         store.execute("CREATE TABLE orders (customer TEXT, euros INTEGER)")
         rows = [("Ada", 25), ("Ada", 70), ("Grace", 10), ("Grace", 30)]
         store.executemany("INSERT INTO orders VALUES (?, ?)", rows)
+        store.execute("CREATE TABLE supplies (reference TEXT PRIMARY KEY, boxes INTEGER NOT NULL, status TEXT NOT NULL)")
     known = [
         {"type": "entity", "name": "Ada", "entityType": "person", "observations": ["wrote a program"]},
         {"type": "entity", "name": "Grace", "entityType": "person", "observations": ["wrote a compiler"]},
@@ -116,11 +125,59 @@ def make_data(work):
     git("commit", "-a", "-m", "Add a line", day="2026-01-03")
 
 
-class Stage:
-    """A folder with data, the file of the servers, and the stores."""
+class Api(http.server.BaseHTTPRequestHandler):
+    """The answers of the APIs that the agents ask. The cases name their values."""
 
-    def __init__(self, place):
+    ISSUES = "/repos/ada/notes/issues"
+    PLACES = {
+        f"{ISSUES}/7": {"number": 7, "title": "The second line is missing", "state": "open"},
+        f"{ISSUES}/7/comments?per_page=1": [{"user": {"login": "grace"}, "body": "It is there since January."}],
+        "/v1/latest?base=EUR&symbols=USD": {"amount": 1.0, "base": "EUR", "date": "2026-01-02", "rates": {"USD": 1.0875}},
+        "/repos/ada/notes/releases?per_page=100": RELEASES[:2],
+        "/repos/ada/notes/releases?per_page=100&page=2": RELEASES[2:],
+    }
+
+    def do_GET(self):
+        found = self.PLACES.get(self.path)
+        if self.path.startswith(self.ISSUES) and self.headers["authorization"] != "Bearer token-12345":
+            found = None
+        body = json.dumps(found if found is not None else {"message": "Not Found"}).encode()
+        self.send_response(404 if found is None else 200)
+        self.send_header("content-type", "application/json; charset=utf-8")
+        self.send_header("content-length", str(len(body)))
+        if found == RELEASES[:2]:
+            self.send_header("link", f'<http://{self.headers["host"]}{self.path}&page=2>; rel="next"')
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_args):
+        pass
+
+
+def serve_apis():
+    """The service; it answers until it is shut down."""
+    service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api)
+    threading.Thread(target=service.serve_forever, daemon=True).start()
+    return service
+
+
+def copy_agents(folder, service):
+    """Copies the definitions, with the address of a service in place of the APIs."""
+    shutil.copytree(AGENTS, folder)
+    for file in folder.glob("*/agent.yaml"):
+        text = file.read_text()
+        for api in APIS:
+            text = text.replace(api, f"http://127.0.0.1:{service.server_port}")
+        file.write_text(text)
+
+
+class Stage:
+    """A folder with data, the definitions, the file of the servers, and the stores."""
+
+    def __init__(self, place, service):
         self.place = place
+        copy_agents(place / "agents", service)
+        (place / "weft.toml").write_text('[egress]\nallow = ["127.0.0.1"]\n')
         self.data = place / "data"
         make_data(self.data)
         servers = json.loads((ROOT / "tests/mcp/servers.json").read_text())
@@ -132,6 +189,8 @@ class Stage:
         for name, server in servers.items():
             entry = mcp_stage.program(folder, name, server, self.data)
             entries[name] = {member: entry[member] for member in ("command", "args", "env", "cwd")}
+        shop = [str(ROOT / "examples/platform/shop_server.py"), "orders", str(self.data / "test.db")]
+        entries["orders"] = {"command": sys.executable, "args": shop}
         (place / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
         kept = ["PATH", "LANG", "WEFT_MODEL_FILE", "WEFT_MODEL_URL"]
         self.env = {
@@ -139,7 +198,8 @@ class Stage:
             "HOME": str(place),
             "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache")),
             "WEFT_MCP": str(place / "mcp.json"),
-            "WEFT_AGENTS": str(AGENTS),
+            "WEFT_AGENTS": str(place / "agents"),
+            "AGENT_ISSUE_READER_TOKEN": "token-12345",
             "WEFT_MODEL": "local",
             "WEFT_STORE": "memory",
         }
@@ -318,7 +378,8 @@ def the_schema_for_editors_is_the_one_of_the_program(stage, _server, _slugs):
 
 def definitions_are_checked(stage, _server, slugs):
     checked = stage.weft("agents", "check", AGENTS).stdout
-    assert len(checked.splitlines()) == len(slugs), checked
+    agents = [line for line in checked.splitlines() if not line.startswith(" ")]
+    assert len(agents) == len(slugs), checked
 
 
 # Actions on a record, in this order, with what they need. Version 4 has the changes of 2 and 3.
@@ -420,7 +481,9 @@ def main():
     slugs = [slug for slug in all_slugs if not sys.argv[1:] or slug in sys.argv[1:]]
     results, tools = [], set()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as end:
-        stage = Stage(Path(folder).resolve())
+        service = serve_apis()
+        end.callback(service.shutdown)
+        stage = Stage(Path(folder).resolve(), service)
         stage.allow_tools()
         server = Server(stage)
         end.callback(server.close)

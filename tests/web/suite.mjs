@@ -19,6 +19,7 @@ import { tests as safety } from "./safety.mjs";
 import { Program, Server } from "./server.mjs";
 import { tests as speed } from "./speed.mjs";
 import { tests as states } from "./states.mjs";
+import { defineSteps, tests as steps } from "./steps.mjs";
 import { tests as story } from "./story.mjs";
 import { deskTests as deskTruth, labTests as labTruth } from "./truth.mjs";
 import { deskTests, labTests } from "./views.mjs";
@@ -137,8 +138,9 @@ async function defined() {
   const model = await new Model().start();
   const server = new Server(model).allowTools();
   defineAgents(server);
+  defineSteps(server);
   await server.start();
-  await run(records, { server, model });
+  await run([...records, ...steps], { server, model });
   await server.close();
   model.close();
 }

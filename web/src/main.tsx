@@ -9,6 +9,7 @@ import "./style/shell.css";
 import "./style/chat.css";
 import "./style/cards.css";
 import "./style/run.css";
+import "./style/steps.css";
 
 watchConnection();
 guardDoubleClicks();

@@ -85,11 +85,10 @@ impl BoundModel {
         ctx: &Ctx,
         calls: &CallContext,
     ) -> NodeResult<Message> {
-        let mut request = self.request_of(messages, tools, ctx);
         if self.output.is_none() {
-            let answer = self.caller.call(self.model.as_ref(), request, calls).await;
-            return Ok(answer.map_err(|error| error.fault())?.message);
+            return self.call_once(self.request_of(messages, tools, ctx), calls).await;
         }
+        let mut request = self.request_of(messages, tools, ctx);
         let mut repairs = 0;
         loop {
             let answer = self.caller.call(self.model.as_ref(), request.clone(), calls).await;
@@ -106,6 +105,21 @@ impl BoundModel {
             request.messages.push(answer.message);
             request.messages.push(Message::text(ctx.message_id(), Role::User, text));
         }
+    }
+
+    /// The same without tools and without a check of the answer.
+    pub(crate) async fn answer_unchecked(
+        &self,
+        messages: Vec<Message>,
+        ctx: &Ctx,
+        calls: &CallContext,
+    ) -> NodeResult<Message> {
+        self.call_once(self.request_of(messages, Vec::new(), ctx), calls).await
+    }
+
+    async fn call_once(&self, request: ChatRequest, calls: &CallContext) -> NodeResult<Message> {
+        let answer = self.caller.call(self.model.as_ref(), request, calls).await;
+        Ok(answer.map_err(|error| error.fault())?.message)
     }
 
     /// Returns the reason for which a final answer does not fit the output type.

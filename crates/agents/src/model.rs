@@ -205,13 +205,27 @@ impl Model {
         schema: &Value,
         conversation: impl IntoConversation,
     ) -> NodeResult<Value> {
-        let output = OutputSpec::of_schema(schema);
-        if let Some(problem) = output.problem() {
-            return Err(NodeError::message(format!(
-                "`ask_value` does not take this schema: {problem}"
-            )));
-        }
-        self.answer_as(output, conversation).await
+        self.answer_as(spec_of("ask_value", schema)?, conversation).await
+    }
+
+    /// Sends a conversation with the JSON Schema of its answer to the model, and returns the answer as it
+    /// is: for callers that check it themselves, and show what does not fit.
+    ///
+    /// # Errors
+    /// [`NodeError`] with the failure of the call; a schema of neither an object, a list nor a union is
+    /// refused before the call.
+    ///
+    /// # Cancel safety
+    /// As [`ModelCaller::call`].
+    pub async fn ask_unchecked(
+        &self,
+        schema: &Value,
+        conversation: impl IntoConversation,
+    ) -> NodeResult<Message> {
+        let output = spec_of("ask_unchecked", schema)?;
+        let bound = self.bound_to(output);
+        let messages = self.read(conversation);
+        bound.answer_unchecked(messages, &self.ctx, &self.calls()).await
     }
 
     async fn answer_as(
@@ -219,14 +233,19 @@ impl Model {
         output: OutputSpec,
         conversation: impl IntoConversation,
     ) -> NodeResult<Value> {
-        let mut bound = BoundModel { output: Some(output.clone()), ..self.bound.clone() };
-        // There are no tools to call.
-        bound.config.tool_choice = ToolChoice::Auto;
+        let bound = self.bound_to(output.clone());
         let messages = self.read(conversation);
         let answer = bound.answer_within(messages, Vec::new(), &self.ctx, &self.calls()).await?;
         // A model that calls a tool although it has none gave no value.
         let value = output.read(&answer.joined_text(), FinishReason::Stop);
         Ok(value.map_err(|error| error.fault())?)
+    }
+
+    /// Returns the model with an output type, and without tools to call.
+    fn bound_to(&self, output: OutputSpec) -> BoundModel {
+        let mut bound = BoundModel { output: Some(output), ..self.bound.clone() };
+        bound.config.tool_choice = ToolChoice::Auto;
+        bound
     }
 
     fn read(&self, conversation: impl IntoConversation) -> Vec<Message> {
@@ -239,6 +258,17 @@ impl Model {
         match self.quiet {
             true => CallContext { emit: Arc::new(WithoutText(calls.emit)), ..calls },
             false => calls,
+        }
+    }
+}
+
+/// Reads a schema of answers, for the method of this name.
+fn spec_of(method: &str, schema: &Value) -> NodeResult<OutputSpec> {
+    let output = OutputSpec::of_schema(schema);
+    match output.problem() {
+        None => Ok(output),
+        Some(problem) => {
+            Err(NodeError::message(format!("`{method}` does not take this schema: {problem}")))
         }
     }
 }

@@ -86,6 +86,7 @@ impl Exit {
             // Refused requests to agents. Nothing was made.
             "W1012" | "W1020" | "W1021" | "W1022" | "W1023" => Self::Usage,
             "W1030" | "W1031" | "W1032" | "W1033" | "W1034" | "W1038" => Self::Usage,
+            "W1072" | "W1073" | "W1074" | "W1075" => Self::Usage,
             "W0901" | "W0902" | "W0903" | "W0911" | "W0913" => Self::Usage,
             _ => Self::Failed,
         }

@@ -41,7 +41,7 @@ pub use error::{ModelCallError, ModelError};
 pub use extras::{Additions, RequestExtras};
 pub use price::{ModelPrices, Price, PriceTable};
 pub use protocol::{HttpModel, Protocol, Quirk, Quirks, ServerConfig};
-pub use refusal::RefusalKind;
+pub use refusal::{RefusalKind, retry_delay};
 pub use registry::{ModelProvider, ModelRegistry, ProviderOverride, ProviderRow, ProviderTable};
 pub use replay::{Recorder, ReplayModel, ReplayProvider};
 pub use retry::RetryPolicy;

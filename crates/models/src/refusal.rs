@@ -362,9 +362,10 @@ fn delay_of_seconds(seconds: f64) -> Option<Duration> {
     is_delay.then(|| Duration::try_from_secs_f64(seconds).map_or(DELAY_MAX, |d| d.min(DELAY_MAX)))
 }
 
-/// The delay that the provider asks for. A date is relative to the response's own date, so that the
+/// Returns the delay that a server asks for. A date is relative to the response's own date, so that the
 /// clocks need not agree.
-fn retry_delay(response: &EgressResponse) -> Option<Duration> {
+#[must_use]
+pub fn retry_delay(response: &EgressResponse) -> Option<Duration> {
     if let Some(ms) = response.header("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
         return delay_of_seconds(ms / 1000.0);
     }

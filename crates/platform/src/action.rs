@@ -1,9 +1,9 @@
 //! Actions on plans and deliverables, through the modes `plan` and `build`.
 
-use crate::mode::RequestError;
+use crate::mode::{OrchestrationAction, RequestError};
 use crate::records::{
-    Author, Edit, Form, Merge, NewVersion, Record, RecordError, RecordId, RecordKind, RecordRef,
-    Records, VersionContent, version_writes,
+    Author, Edit, Form, Merge, NewVersion, ORCHESTRATION, Record, RecordError, RecordId,
+    RecordKind, RecordRef, Records, VersionContent, version_writes,
 };
 use serde_json::{Value, json};
 use weftwork_store::StoreError;
@@ -23,10 +23,8 @@ pub(crate) enum Action {
     Again(RecordKind),
     /// A read or a change of records of this kind, without a run.
     Record(RecordKind, RecordAction),
-    /// The continuation of an orchestration from its newest checkpoint.
-    Continue,
-    /// The answer to an approval of an orchestration.
-    HumanResponse,
+    /// An action on an orchestration that began.
+    Orchestration(OrchestrationAction),
 }
 
 /// A read or a change of records.
@@ -200,8 +198,11 @@ pub(crate) async fn act(
         })
     };
     let record = records.read(&at).await?;
-    let agent = record.current_version()?.agent.clone();
-    let form = (forms.of)(agent.as_deref())?;
+    let current = record.current_version()?;
+    let form = match current.kind.as_deref() {
+        Some(ORCHESTRATION) if kind == RecordKind::Plan => Form::of_orchestration(),
+        _ => (forms.of)(current.agent.as_deref())?,
+    };
     let adds = matches!(
         action,
         RecordAction::Edit | RecordAction::CopyVersion | RecordAction::MergeVersions

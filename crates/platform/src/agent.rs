@@ -4,11 +4,14 @@ use crate::context::Template;
 use crate::definition::{AgentType, Definition, FileText, Outline};
 use crate::mode::RequestError;
 use crate::records::{
-    Author, ContentFormat, Form, NewVersion, RecordId, RecordKind, RecordRef, version_writes,
+    Author, ContentFormat, Form, NewVersion, RecordId, RecordKind, RecordRef, Records,
+    version_writes,
 };
 use crate::skills::Skill;
 use crate::source::WeakAgents;
+use crate::sub_agent::led_to;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use weftwork_agents::Model;
@@ -71,6 +74,15 @@ pub(crate) struct Made {
     pub(crate) content: String,
 }
 
+/// A record that gets a version.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WrittenRecord<'a> {
+    pub(crate) kind: RecordKind,
+    /// Id; `None` for a new record.
+    pub(crate) id: Option<&'a str>,
+    pub(crate) form: &'a Form,
+}
+
 /// A version that was added to the commit of a node.
 #[derive(Debug)]
 pub(crate) struct Written {
@@ -87,6 +99,11 @@ impl Agent {
     /// Type.
     pub(crate) fn agent_type(&self) -> AgentType {
         self.definition.agent_type
+    }
+
+    /// Returns `true` if its model plans the steps of its orchestrations.
+    pub(crate) fn plans_steps(&self) -> bool {
+        self.definition.orchestration.as_ref().is_some_and(|of| of.planning.is_some())
     }
 
     /// Sends messages to the model, and returns its answer.
@@ -111,6 +128,16 @@ impl Agent {
         ctx: &Ctx,
     ) -> NodeResult<Value> {
         Model::new(Arc::clone(&self.model), ctx).quiet().ask_value(schema, messages).await
+    }
+
+    /// Sends messages and the schema of the answer to the model, and returns its answer unchecked.
+    pub(crate) async fn ask_unchecked(
+        &self,
+        messages: Vec<Message>,
+        schema: &Value,
+        ctx: &Ctx,
+    ) -> NodeResult<Message> {
+        Model::new(Arc::clone(&self.model), ctx).quiet().ask_unchecked(schema, messages).await
     }
 
     /// Lets a model make a content of a form. A model that takes schemas gets that of a form in JSON. A
@@ -162,6 +189,18 @@ impl Agent {
         Ok(Principal { subject, ..who.clone() })
     }
 
+    /// Returns the current versions of the plans and deliverables of the conversation, by kinds and ids.
+    pub(crate) async fn current_versions(&self, ctx: &Ctx) -> NodeResult<BTreeMap<String, u64>> {
+        let owner = self.owner(ctx).await?;
+        let records = Records::new(&*self.store, &owner, ctx.calls().clock.now());
+        let mut found = BTreeMap::new();
+        for kind in [RecordKind::Plan, RecordKind::Deliverable] {
+            let all = records.list(kind, ctx.thread()).await.map_err(|error| error.fault())?;
+            found.extend(all.iter().map(|record| (version_key(&record.at), record.current)));
+        }
+        Ok(found)
+    }
+
     /// Adds a version of a plan or deliverable to the commit of the node: a further version of the
     /// record with this id, or of a new one.
     pub(crate) async fn write(
@@ -171,6 +210,21 @@ impl Agent {
         new: NewVersion,
         ctx: &Ctx,
     ) -> NodeResult<Written> {
+        let form = match kind {
+            RecordKind::Plan => &self.plan,
+            RecordKind::Deliverable => &self.deliverable,
+        };
+        self.write_formed(WrittenRecord { kind, id, form }, new, ctx).await
+    }
+
+    /// As [`write`](Self::write), for a record of another form than the definition declares.
+    pub(crate) async fn write_formed(
+        &self,
+        of: WrittenRecord<'_>,
+        new: NewVersion,
+        ctx: &Ctx,
+    ) -> NodeResult<Written> {
+        let WrittenRecord { kind, id, form } = of;
         let calls = ctx.calls();
         let run = calls.origin.run().map(|caller| caller.run.clone());
         let own = run.as_ref().map(RunId::to_string).unwrap_or_default();
@@ -181,10 +235,6 @@ impl Agent {
             None => RecordId::derived(&[&own, &self.slug, &place]),
         };
         let at = RecordRef { kind, thread: ctx.thread().clone(), id };
-        let form = match kind {
-            RecordKind::Plan => &self.plan,
-            RecordKind::Deliverable => &self.deliverable,
-        };
         let unique = format!("{own}.{}.{place}", self.slug);
         let owner = self.owner(ctx).await?;
         let author = Author { subject: &owner.subject, at: calls.clock.now(), unique: &unique };
@@ -209,6 +259,10 @@ impl Agent {
         let mut answer = self.answer(mode, Value::Null, None);
         let Fault { code, message, retriable, .. } = fault;
         answer["error"] = json!({"code": code, "message": message, "retriable": retriable});
+        let led = led_to(fault);
+        if !led.is_empty() {
+            answer["metadata"]["failures"] = json!(led);
+        }
         answer
     }
 
@@ -224,6 +278,11 @@ impl Agent {
         }
         json!({"mode": mode, "content": content, "metadata": metadata})
     }
+}
+
+/// Returns the key of a plan or deliverable among current versions.
+pub(crate) fn version_key(at: &RecordRef) -> String {
+    format!("{}/{}", at.kind.name(), at.id)
 }
 
 /// Adds a warning to an answer.
@@ -257,7 +316,7 @@ pub(crate) fn system(text: String) -> NodeResult<Message> {
 
 /// Returns the content in the text of an answer: models put a fence around JSON and YAML even if they
 /// are asked for it alone.
-fn content_in(format: ContentFormat, text: &str) -> String {
+pub(crate) fn content_in(format: ContentFormat, text: &str) -> String {
     let text = text.trim();
     let fenced = match format {
         ContentFormat::Json | ContentFormat::Yaml | ContentFormat::Html => {

@@ -33,9 +33,10 @@ pub use definition::{
     Checkpoint, Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat,
     Execution, ExternalProtocol, ExternalTransport, FileText, ForEach, FunctionTransport, Grant,
     HealthCheck, Llm, Location, OnError, OnTimeout, Orchestration, OrchestrationMode,
-    OrchestrationStep, Pagination, PaginationKind, Plan, PlanFormat, Problem, ProblemKind,
-    RunBudget, Source, SourceKind, StepRetry, ToolMode, ToolSize, Transport, TransportKind,
-    diff_lines, is_within, read_definition, read_definitions, read_folder, read_texts, schema,
+    OrchestrationStep, Pagination, PaginationKind, Plan, PlanFormat, Planning, Problem,
+    ProblemKind, RunBudget, Source, SourceKind, StepRetry, ToolMode, ToolSize, Transport,
+    TransportKind, Undo, diff_lines, is_within, read_definition, read_definitions, read_folder,
+    read_texts, schema,
 };
 pub use mode::RequestError;
 pub use platform::{HostedAgents, Watch};

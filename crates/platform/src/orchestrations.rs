@@ -1,20 +1,52 @@
-//! Requests that act on an orchestration which began: its continuation, and answers to its approvals.
+//! Requests that act on an orchestration which began: its continuation, answers to its approvals, pauses and
+//! rollbacks.
 
-use crate::mode::RequestError;
+mod act;
+mod effects;
+mod error;
+mod list;
+mod pause;
+mod rollback;
+
+use error::OrchestrationError;
+use pause::is_held;
+
+use crate::mode::{OrchestrationAction, RequestError, payload_of};
 use crate::platform::HostedAgents;
+use weftwork_graph::RuntimeError;
 use weftwork_runtime::{EndedRun, Thread};
-use weftwork_store::InterruptRow;
+use weftwork_store::{InterruptRow, StoreError};
 use weftwork_types::Principal;
 use weftwork_types::code::Fault;
 use weftwork_types::port::TaskCaller;
-use weftwork_types::run::AnswerTo;
+use weftwork_types::run::{AnswerTo, RunInput};
 use weftwork_types::task::TaskRequest;
 
 impl HostedAgents {
-    /// Continues the last run of a conversation from its newest checkpoint.
-    pub(crate) async fn continue_orchestration(&self, runs: &Thread) -> Result<EndedRun, Fault> {
-        let started = runs.resume().await.map_err(|error| error.fault())?;
-        Ok(started.await)
+    /// Continues the last run of a conversation from its newest checkpoint, unless it is paused.
+    pub(crate) async fn continue_orchestration(
+        &self,
+        by: &TaskCaller,
+        runs: &Thread,
+    ) -> Result<EndedRun, OrchestrationError> {
+        self.check_paused(by, runs).await?;
+        // A process may have ended between the use of a token and what follows it.
+        if is_held(runs).await? {
+            return self.release(by, runs).await;
+        }
+        Ok(runs.resume().await?.await)
+    }
+
+    /// Continues the last run of a conversation, or waits for its end.
+    pub(crate) async fn finish(&self, runs: &Thread) -> Result<EndedRun, OrchestrationError> {
+        match runs.resume().await {
+            Ok(started) => Ok(started.await),
+            Err(
+                RuntimeError::NothingToResume { .. }
+                | RuntimeError::Store(StoreError::Busy { .. } | StoreError::NotFound { .. }),
+            ) => Ok(self.last_run(runs).await?),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Answers an approval. One that was answered before, in the same way, is not answered again: the
@@ -68,6 +100,13 @@ impl HostedAgents {
         };
         runs.wait_through(&last.new.at).await.map_err(|error| error.fault())
     }
+}
+
+/// Returns `true` if the input of a run begins an orchestration.
+pub(crate) fn is_orchestration(input: &RunInput) -> bool {
+    let RunInput::Start { input } = input else { return false };
+    let payload = payload_of(input.get("payload")).unwrap_or_default();
+    matches!(OrchestrationAction::of(&payload), Ok(Some(OrchestrationAction::Execute)))
 }
 
 /// The answer that a request gives to an approval.

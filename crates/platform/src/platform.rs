@@ -2,6 +2,7 @@
 
 use crate::action::{self, Action, ActionError, Forms, RecordAction};
 use crate::mode::{self, OrchestrationAction, RequestError};
+use crate::orchestration::PAUSE_KEY;
 use crate::records::{
     Conversation, ConversationQuery, NewConversation, RecordCache, RecordError, RecordId,
     RecordKind, RecordRef, Records, TITLE_CHARS_MAX, agent_of_thread, conversations,
@@ -9,6 +10,7 @@ use crate::records::{
 };
 use crate::rows::{NewRow, RowError, RowWriter};
 use crate::source::{AGENTS, Agents};
+use crate::sub_agent::{FailedRequest, fault_in, led_to};
 use crate::task_list;
 use futures_util::TryStreamExt;
 use serde_json::{Map, Value, json};
@@ -19,9 +21,10 @@ use weftwork_store::{StoreError, open_questions};
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::event::RunEvent;
+use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
-use weftwork_types::run::{RunOptions, RunOutcome};
+use weftwork_types::run::{RunOptions, RunOutcome, RunRef};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 use weftwork_types::{BoxFuture, Principal, ThreadId};
 
@@ -40,11 +43,13 @@ pub struct HostedAgents {
 }
 
 /// A request that was checked.
-struct Checked {
-    mode: Mode,
+pub(crate) struct Checked {
+    /// Slug.
+    pub(crate) agent: String,
+    pub(crate) mode: Mode,
     action: Action,
-    conversation: String,
-    thread: ThreadId,
+    pub(crate) conversation: String,
+    pub(crate) thread: ThreadId,
 }
 
 /// A request for records.
@@ -72,7 +77,11 @@ impl HostedAgents {
         &self.runtime
     }
 
-    fn records<'a>(&'a self, who: &'a Principal) -> Records<'a> {
+    pub(crate) fn agents(&self) -> &Agents {
+        &self.agents
+    }
+
+    pub(crate) fn records<'a>(&'a self, who: &'a Principal) -> Records<'a> {
         let now = self.runtime.clock().now();
         Records::new(&**self.runtime.store(), who, now).cached(&self.records)
     }
@@ -101,8 +110,7 @@ impl HostedAgents {
         }
         let action = match orchestration {
             None | Some(OrchestrationAction::Execute) => Action::of(mode, &request.payload),
-            Some(OrchestrationAction::Continue) => Ok(Action::Continue),
-            Some(OrchestrationAction::HumanResponse) => Ok(Action::HumanResponse),
+            Some(action) => Ok(Action::Orchestration(action)),
         };
         let action = action.map_err(|error| error.fault())?;
         if action == Action::Run && orchestration.is_none() && asks_nothing(request) {
@@ -138,7 +146,7 @@ impl HostedAgents {
         };
         let thread = self.thread_of(who, &conversation).await?;
         self.check_named(who, &thread, action, mode, &request.payload).await?;
-        Ok(Checked { mode, action, conversation, thread })
+        Ok(Checked { agent: folder.slug.clone(), mode, action, conversation, thread })
     }
 
     /// Checks that the records which a run is to follow or to continue exist, and that it continues the
@@ -154,7 +162,7 @@ impl HostedAgents {
         let again = match action {
             Action::Run => None,
             Action::Again(kind) => Some(kind),
-            Action::Record(..) | Action::Continue | Action::HumanResponse => return Ok(()),
+            Action::Record(..) | Action::Orchestration(_) => return Ok(()),
         };
         for kind in [RecordKind::Plan, RecordKind::Deliverable] {
             let is_named = match kind {
@@ -314,7 +322,12 @@ impl HostedAgents {
     }
 
     /// The answer to a request whose run has ended.
-    async fn response(&self, who: &Principal, checked: &Checked, ended: &EndedRun) -> TaskResponse {
+    pub(crate) async fn response(
+        &self,
+        who: &Principal,
+        checked: &Checked,
+        ended: &EndedRun,
+    ) -> TaskResponse {
         let run = ended.run();
         let mut metadata = ids_of(&checked.conversation, run);
         if let Ok(used) = self.runtime.used(who, run).await {
@@ -326,11 +339,8 @@ impl HostedAgents {
                 if let Some(known) = answer.get("metadata").and_then(Value::as_object) {
                     metadata.extend(known.clone());
                 }
-                if let Some(error) = answer.get("error") {
-                    let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
-                    metadata.insert("code".to_owned(), text("code").into());
-                    let response = TaskResponse::failure(checked.mode.name(), text("message"));
-                    return TaskResponse { metadata, ..response };
+                if let Some(fault) = fault_in(&answer) {
+                    return failed(checked, run, &fault, metadata);
                 }
                 self.add_version(who, run, &mut metadata).await;
                 let content = answer.get("content").cloned().unwrap_or_default();
@@ -344,11 +354,18 @@ impl HostedAgents {
                 if let Some(approval) = approval {
                     metadata.insert("approvalId".to_owned(), json!(approval.id));
                 }
-                metadata.insert("status".to_owned(), "input_required".into());
+                let is_paused = |asked: &Interrupt| asked.key.as_deref() == Some(PAUSE_KEY);
+                let status = match ended.questions().iter().any(is_paused) {
+                    true => "paused",
+                    false => "input_required",
+                };
+                metadata.insert("status".to_owned(), status.into());
+                let report = self.report_waiting(who, &checked.agent, &run.thread).await;
+                metadata.extend(report.unwrap_or_default());
                 metadata.insert("questions".to_owned(), questions.into());
                 TaskResponse::success(checked.mode, text.unwrap_or_default().into(), metadata)
             }
-            RunOutcome::Failed { fault } => failure(checked.mode, fault, metadata),
+            RunOutcome::Failed { fault } => failed(checked, run, fault, metadata),
             other => {
                 let error = format!("the run ended with the status {}", json!(other.status()));
                 let response = TaskResponse::failure(checked.mode.name(), error);
@@ -358,12 +375,7 @@ impl HostedAgents {
     }
 
     /// Adds the numbers of the versions that a run made, and warnings about those that it passed over.
-    async fn add_version(
-        &self,
-        who: &Principal,
-        run: &weftwork_types::run::RunRef,
-        metadata: &mut Map<String, Value>,
-    ) {
+    async fn add_version(&self, who: &Principal, run: &RunRef, metadata: &mut Map<String, Value>) {
         let given = metadata.get("warnings").and_then(Value::as_array).cloned();
         let mut warnings: Vec<Value> = given.unwrap_or_default();
         warnings.extend(self.other_version(who, metadata).map(Value::from));
@@ -449,8 +461,9 @@ impl HostedAgents {
         let done = match checked.action {
             Action::Run => self.run(&by, request, &checked, watch).await,
             Action::Again(_) => self.run(&by, repeated(request), &checked, watch).await,
-            Action::Continue | Action::HumanResponse => {
-                self.act_on_run(&by, &request, &checked).await
+            Action::Orchestration(action) => {
+                let done = self.act_on_orchestration(&by, &request, &checked, action).await;
+                return done.unwrap_or_else(|error| error.response(mode));
             }
             Action::Record(kind, action) => {
                 let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
@@ -468,25 +481,6 @@ impl HostedAgents {
             }
         };
         done.unwrap_or_else(|fault| failure(mode, &fault, Map::new()))
-    }
-
-    /// Continues an orchestration.
-    async fn act_on_run(
-        &self,
-        by: &TaskCaller,
-        request: &TaskRequest,
-        checked: &Checked,
-    ) -> Result<TaskResponse, Fault> {
-        let who = &by.principal;
-        let slug = request.agent.strip_prefix(AGENTS).unwrap_or(&request.agent);
-        let graph = format!("{AGENTS}{slug}");
-        let runs = self.runtime.thread_for(who, &graph, checked.thread.as_str());
-        let runs = runs.map_err(fault)?;
-        let ended = match checked.action {
-            Action::HumanResponse => self.answer_approval(by, request, &runs).await?,
-            _ => self.continue_orchestration(&runs).await?,
-        };
-        Ok(self.response(who, checked, &ended).await)
     }
 
     /// Reads or changes records. A conversation is opened for its first record.
@@ -574,7 +568,7 @@ impl Platform for HostedAgents {
             let refused = |fault: Fault| failure(mode, &fault, Map::new());
             let (kind, action) = match Action::of(mode, payload) {
                 Ok(Action::Record(kind, action)) => (kind, action),
-                Ok(Action::Run | Action::Again(_) | Action::Continue | Action::HumanResponse) => {
+                Ok(Action::Run | Action::Again(_) | Action::Orchestration(_)) => {
                     let run = RequestError::Member {
                         member: "action",
                         found: "that of a run".to_owned(),
@@ -663,6 +657,26 @@ impl Platform for HostedAgents {
         })
     }
 
+    fn orchestrations<'a>(
+        &'a self,
+        who: &'a Principal,
+        agent: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Value, Fault>> {
+        Box::pin(async move {
+            self.list_orchestrations(who, agent).await.map_err(|error| error.fault())
+        })
+    }
+
+    fn orchestration<'a>(
+        &'a self,
+        who: &'a Principal,
+        conversation: &'a str,
+    ) -> BoxFuture<'a, Result<Value, Fault>> {
+        Box::pin(async move {
+            self.show_orchestration(who, conversation).await.map_err(|error| error.fault())
+        })
+    }
+
     fn erase<'a>(&'a self, who: &'a Principal, id: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
         Box::pin(async move {
             erase_conversation(&self.records(who), id).await.map_err(|error| error.fault())
@@ -740,6 +754,24 @@ fn ids_of(conversation: &str, run: &weftwork_types::run::RunRef) -> Map<String, 
 
 fn fault(error: RuntimeError) -> Fault {
     error.fault()
+}
+
+/// The answer to a request whose run failed. The last failure in it is that of the agent itself.
+fn failed(
+    checked: &Checked,
+    run: &RunRef,
+    fault: &Fault,
+    mut metadata: Map<String, Value>,
+) -> TaskResponse {
+    let attempt = fault.details.as_ref().and_then(|details| details.attempt).unwrap_or(1);
+    let Checked { agent, mode, .. } = checked;
+    let request = FailedRequest { agent, step: mode.name(), attempt };
+    let known = metadata.get("failures").and_then(Value::as_array).cloned();
+    let led = || led_to(fault).iter().map(|failure| json!(failure)).collect();
+    let mut failures = known.unwrap_or_else(led);
+    failures.push(json!(request.failure(fault, Some(&run.run))));
+    metadata.insert("failures".to_owned(), failures.into());
+    failure(*mode, fault, metadata)
 }
 
 fn failure(mode: Mode, fault: &Fault, metadata: Map<String, Value>) -> TaskResponse {

@@ -17,9 +17,13 @@ pub struct AgentState {
     /// Details of the request, as `types::task::Payload` has them.
     #[channel(ephemeral)]
     pub payload: Value,
-    /// Number of agents that asked one another before this one.
+    /// Number of agents that asked one another before this one, or more if the `maxDepth` of one of them
+    /// leaves fewer than its own. A request that claims one leaves fewer.
     #[channel(ephemeral)]
     pub depth: u64,
+    /// List of the steps of orchestrations around this agent, from the outside in.
+    #[channel(ephemeral)]
+    pub path: Value,
     /// Input of the agent, as its `input_schema` describes it.
     #[channel(ephemeral)]
     pub input: Value,

@@ -134,8 +134,7 @@ pub enum TokenError {
 /// Returns a token of 244 random bits.
 #[must_use]
 pub fn new_token() -> String {
-    let half = || uuid::Uuid::new_v4().simple().to_string();
-    half() + &half()
+    weftwork_types::random_token()
 }
 
 impl Tokens {

@@ -31,6 +31,8 @@ const ADMIN: Access = Access::Needs(Right::Admin);
 const ANSWERS: Access = Access::ByBody(&[Right::Run, Right::Approve]);
 /// An action reads, or changes something.
 const READS: Access = Access::ByBody(&[Right::Read, Right::Run]);
+/// An action reads, or changes something, or answers an approval.
+const ACTS: Access = Access::ByBody(&[Right::Read, Right::Run, Right::Approve]);
 /// Each command has a right of its own.
 const COMMANDS: Access = Access::ByBody(&[Right::Read, Right::Run, Right::Approve]);
 
@@ -84,6 +86,9 @@ const RECORD_BODY: &[&str] = &[
     "content",
 ];
 
+const ORCHESTRATION_BODY: &[&str] =
+    &["expiresIn", "token", "approvalId", "input", "message", "step", "confirm"];
+
 const DEFINITION_BODY: &[&str] = &["files", "organization", "version"];
 
 /// The operations that clients use.
@@ -111,10 +116,13 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("put", "/agents/{slug}", ADMIN, "Add or replace the row of an agent", DEFINITION_BODY),
     ("delete", "/agents/{slug}", ADMIN, "Remove the row of an agent: that of the `organization`, or the one for all", &[]),
     ("get", "/agents/{slug}", READ, "Read an agent: its modes, its version, its schemas", &[]),
-    ("post", "/agents/{slug}/tasks", READS, "Ask an agent, in one of its modes", &["mode", "userMessage", "conversationId", "payload"]),
+    ("post", "/agents/{slug}/tasks", ACTS, "Ask an agent, in one of its modes", &["mode", "userMessage", "conversationId", "payload"]),
     ("get", "/conversations", READ, "List the conversations of the client, of one `agent`, `after` a position", &[]),
     ("get", "/conversations/{id}", READ, "Read a conversation with its tasks, plans and deliverables; all of it with `whole`", &[]),
     ("delete", "/conversations/{id}", RUN, "Delete a conversation with all that it has", &[]),
+    ("get", "/orchestrations", READ, "List the orchestrations of the client that have not ended, of one `agent`: their steps, and what they wait for", &[]),
+    ("get", "/orchestrations/{id}", READ, "Read the last orchestration of a conversation", &[]),
+    ("post", "/orchestrations/{id}/{action}", ANSWERS, "Act on an orchestration: `continue`, `pause`, `resume`, `approve`, `reject`, `rollback`", ORCHESTRATION_BODY),
     ("get", "/tasks", READ, "List the tasks of the conversation `conversationId`", &[]),
     ("get", "/plans", READ, "List the plans of the conversation `conversationId`, or read the plan `id`, in a `version`", &[]),
     ("post", "/plans", READS, "Create, edit, merge or delete plans, or make a version the current one", RECORD_BODY),

@@ -26,19 +26,22 @@ pub const PAST_CALLS: &str = "thread:past_call";
 pub const PLANS: &str = "thread:plan";
 /// Kind of the sequences of deliverables; the key is a thread and the id of a deliverable.
 pub const DELIVERABLES: &str = "thread:deliverable";
+/// Kind of the sequences of pauses of orchestrations; the key begins with a thread.
+pub const PAUSES: &str = "thread:pause";
 /// Kind of the sequences of contents of plans and deliverables; the key begins with a thread.
 pub const RECORD_CONTENTS: &str = "thread:content";
 /// Kinds of the sequences that belong to a thread and are deleted with it. Their keys begin with
 /// the id of the thread and a slash, which no id contains. Records of the kind
 /// [`REMOTE_THREADS`](crate::remote::REMOTE_THREADS) are moved instead, as
 /// [`remote`](crate::remote) defines.
-pub const KINDS_OF_THREADS: [&str; 6] = [
+pub const KINDS_OF_THREADS: [&str; 7] = [
     crate::artifact::ARTIFACTS,
     PAST_CALLS,
     crate::approval::APPROVALS,
     PLANS,
     DELIVERABLES,
     RECORD_CONTENTS,
+    PAUSES,
 ];
 
 /// Kinds of the sequences that are exported with their thread.

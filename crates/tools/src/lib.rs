@@ -41,7 +41,7 @@ pub use context::{FromContext, Need, ToolContext};
 pub use dispatch::{DISPATCHED_BYTES_MAX, DISPATCHED_MAX, Dispatched};
 pub use error::{IntoToolError, RunToolError, ToolBoxError, ToolBoxErrors, ToolError, code};
 pub use fn_tool::FnTool;
-pub use name::{ASK_HUMAN, WIRE_NAME_CHARS_MAX, is_server_name, wire_name};
+pub use name::{API_TOOLS, ASK_HUMAN, WIRE_NAME_CHARS_MAX, is_server_name, wire_name};
 pub use output::{IntoToolOutput, Replies, ToolOutput, question};
 pub use policy::{
     After, Condition, Decision, Policy, PolicyBuilder, PolicyCall, Requirements, Rule, Ruling,

@@ -14,6 +14,9 @@ const SERVER_CHARS_MAX: usize = 128;
 /// Maximum length of a server's name of a tool, in characters.
 const TOOL_CHARS_MAX: usize = 1_024;
 
+/// Beginning of the names of tools that are requests of HTTP APIs.
+pub const API_TOOLS: &str = "api/";
+
 /// Name of the tool that asks the person. No other tool may have it.
 pub const ASK_HUMAN: &str = "ask_human";
 

@@ -518,6 +518,8 @@ export type FaultDetails = {
   retry_after_ms?: number | null;
   /** Limit of a budget, or deadline, that was reached. */
   limit?: ReachedLimit | null;
+  /** Failures of other agents that led to this one, the innermost first. */
+  agent_failures?: Array<AgentFailure>;
 };
 
 /** A part of the execution of a run. */
@@ -547,6 +549,24 @@ export type ReachedLimit = {
   needed?: number | null;
   /** Amount allowed, in this unit. */
   limit: number;
+};
+
+/** A failure of an agent that another one asked. All types of agents fail in this form. */
+export type AgentFailure = {
+  /** Slug of the agent. */
+  agent: string;
+  /** Id of the step; with the number of its item, such as `each.0`, in a loop. */
+  step: string;
+  /** Number of the attempt, from 1. */
+  attempt: number;
+  /** Stable code, such as `W0301`. */
+  code: string;
+  /** Description without secrets. */
+  safe_message: string;
+  /** `true` if a further attempt may succeed without a change. */
+  retriable: boolean;
+  /** Run in which it failed, by which those who may read the run find the cause. */
+  cause_id?: RunId | null;
 };
 
 /** A task that starts from a checkpoint. */

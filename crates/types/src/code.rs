@@ -2,6 +2,7 @@
 
 use crate::StoreError;
 use crate::port::{BudgetError, EgressError};
+use crate::task::AgentFailure;
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
 use std::error::Error;
@@ -92,6 +93,9 @@ pub struct FaultDetails {
     /// Limit of a budget, or deadline, that was reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<ReachedLimit>,
+    /// Failures of other agents that led to this one, the innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agent_failures: Vec<AgentFailure>,
 }
 
 /// A limit that was reached.

@@ -22,6 +22,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use uuid::Uuid;
 
+/// Returns a text that nobody can guess: 244 random bits, in 64 hexadecimal digits.
+#[must_use]
+pub fn random_token() -> String {
+    let half = || Uuid::new_v4().simple().to_string();
+    half() + &half()
+}
+
 /// An error for text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} `{found}` is not valid: expected {expected}")]

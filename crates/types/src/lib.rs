@@ -36,7 +36,7 @@ pub mod usage;
 pub use code::ErrorCode;
 pub use id::{
     BillingAccountId, CheckpointId, InstanceId, InterruptId, InvocationId, MessageId, OrgId,
-    RequestId, RunId, TaskId, ThreadId, ToolCallId, TraceId, VirtualKeyId, WorkerId,
+    RequestId, RunId, TaskId, ThreadId, ToolCallId, TraceId, VirtualKeyId, WorkerId, random_token,
 };
 pub use principal::{Principal, Right, Rights};
 pub use store_error::StoreError;

@@ -90,7 +90,7 @@ pub struct Payload {
     /// Several calls of tools, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolRequest>,
-    /// Plan of the action, or that a build follows.
+    /// Plan of the action, or that a build follows, or that an orchestration carries out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_id: Option<String>,
     /// Deliverable of the action, or of which a build makes a further version.
@@ -113,7 +113,11 @@ pub struct Payload {
     /// Request for an orchestration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestrate: Option<bool>,
-    /// Action of an orchestration: `execute`, `continue` or `human-response`.
+    /// Request to show the plan of an orchestration before it runs, which a person then approves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub orchestration_plan: Option<bool>,
+    /// Action of an orchestration: `execute`, `continue`, `pause`, `resume`, `human-response` or
+    /// `rollback`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_action: Option<String>,
     /// Approval that `human-response` answers: the id of the question.
@@ -123,6 +127,19 @@ pub struct Payload {
     /// or `reject`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
+    /// Time in which the token of a `pause` is taken, such as `2h`; by default, and at most, 7 days.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in: Option<String>,
+    /// Token of a `pause`, which `resume` uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// Step that a `rollback` goes back to: the state before it began. By default the step that ended
+    /// last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Value of the list of effects that a `rollback` confirms. Without one, it returns the list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<String>,
     /// Request for a stream of events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,

@@ -3,6 +3,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { isOwn } from "../api/sent";
 import type { StoredMessage, Thread, Waiting } from "../api/types";
 import { answeredOn, waitingOn } from "../inbox/data";
+import { Steps } from "../orchestration/steps";
 import { noteOf } from "../question/first";
 import { conversationOf as conversationOfThread, useDefined, type Ask } from "../records/data";
 import { ModeOfConversation } from "../records/mode";
@@ -90,6 +91,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
               {connected.noted}
             </p>
           )}
+          {defined && <Steps thread={thread} of={{ slug: defined.slug, conversation }} facts={connected.facts} onChange={onChange} />}
           <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse}>
             {defined && <ModeOfConversation agent={defined} conversation={conversation} ask={ask} onAsk={setAsk} />}
           </Composer>

@@ -1,4 +1,5 @@
 // Facts that a stream reports about its run: nodes that started and ended, and stored checkpoints.
+import { keyOf, stepOfEvent, type Step } from "../orchestration/data";
 import { Store } from "../shared/store";
 
 export type Live = "running" | "done";
@@ -8,6 +9,8 @@ export interface RunState {
   nodes: ReadonlyMap<string, Live>;
   /** Number of checkpoints that were reported. */
   checkpoints: number;
+  /** Steps of orchestrations that were reported, by their paths. */
+  steps: ReadonlyMap<string, Step>;
 }
 
 interface NodeFact {
@@ -19,7 +22,7 @@ interface NodeFact {
 /** Collects facts. */
 export class RunFacts extends Store<RunState> {
   constructor() {
-    super({ nodes: new Map(), checkpoints: 0 });
+    super({ nodes: new Map(), checkpoints: 0, steps: new Map() });
   }
 
   /** Removes the nodes of the run before. */
@@ -30,6 +33,8 @@ export class RunFacts extends Store<RunState> {
   add({ name, data }: { name: string; data: unknown }): void {
     const state = this.read();
     if (name === "checkpoint") this.set({ ...state, checkpoints: state.checkpoints + 1 });
+    const step = name === "custom" ? stepOfEvent(data) : undefined;
+    if (step) this.set({ ...state, steps: new Map(state.steps).set(keyOf(step), step) });
     if (name !== "node") return;
     const { node, ns, status } = data as NodeFact;
     // Nodes of subgraphs are not drawn.

@@ -1,11 +1,13 @@
 //! Command line arguments.
 
 mod mcp;
+mod orchestrations;
 mod run;
 
 pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::{EffectName, McpLogin, OutputName};
+pub(crate) use orchestrations::{OfConversation, Orchestrations};
 pub(crate) use run::{Chat, Run, ServerFlags};
 
 use crate::log::LogLevels;
@@ -115,6 +117,9 @@ pub(crate) enum Command {
     /// List, show, export and delete conversations with agents that are defined in files
     #[command(subcommand)]
     Conversations(Conversations),
+    /// List, show, continue, pause, resume, answer and roll back orchestrations
+    #[command(subcommand)]
+    Orchestrations(Orchestrations),
     /// List the tasks of a conversation, with their states
     Tasks {
         /// Id of the conversation
@@ -348,12 +353,21 @@ pub(crate) struct Ask {
     /// Action on plans or deliverables, in the mode `plan` or `build`
     #[arg(long)]
     pub(crate) action: Option<String>,
-    /// Plan or deliverable of the action
+    /// Plan or deliverable of the action, or the plan that an orchestration carries out
     #[arg(long, value_name = "ID")]
     pub(crate) id: Option<String>,
     /// Version of the action
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<u64>,
+    /// Run the steps of the agent before its own work
+    #[arg(long)]
+    pub(crate) orchestrate: bool,
+    /// Show the plan of the steps, and ask before they begin
+    #[arg(long, requires = "orchestrate")]
+    pub(crate) plan: bool,
+    /// Approve the plan without asking
+    #[arg(long, requires = "orchestrate")]
+    pub(crate) yes: bool,
     /// Print the whole answer as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,5 +1,6 @@
 //! `weft agents`: lists agents, and asks those that are defined in files.
 
+mod plan;
 mod rows;
 
 use super::definitions;
@@ -19,7 +20,7 @@ use weftwork::types::caller::Caller;
 use weftwork::types::event::{AiEvent, RunEvent};
 use weftwork::types::port::{Clock as _, TaskCaller};
 use weftwork::types::run::{Durability, Multitask};
-use weftwork::types::task::{Payload, TaskRequest};
+use weftwork::types::task::{Payload, TaskRequest, TaskResponse};
 use weftwork::types::{OrgId, Principal, Timestamp};
 use weftwork::{AgentDef, find_agent};
 use weftwork_cli_base::CliError;
@@ -37,7 +38,7 @@ pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result
         Agents::List { of } => list(of.org.as_deref(), context).await,
         Agents::Definitions(command) => definitions::definitions(command, context).await,
         Agents::Show { slug, of } => show(slug, of.org.as_deref(), context).await,
-        Agents::Run(ask) => run(ask, context).await,
+        Agents::Run(ask) => Box::pin(run(ask, context)).await,
         Agents::Add { folder, of } => rows::add(folder, of.org.as_deref(), context).await,
         Agents::Remove { slug, of } => rows::remove(slug, of.org.as_deref(), context).await,
         Agents::Reload => rows::reload(context).await,
@@ -113,7 +114,7 @@ pub(super) struct Definitions {
     pub(super) store: Arc<dyn Store>,
     pub(super) now: Timestamp,
     /// Principal of the organisation of the command.
-    who: Principal,
+    pub(super) who: Principal,
 }
 
 impl Definitions {
@@ -248,9 +249,13 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     payload.title = ask.title.clone().or(payload.title);
     payload.action = ask.action.clone().or(payload.action);
     payload.version = ask.version.or(payload.version);
-    match ask.mode.as_deref() {
-        Some("plan") => payload.plan_id = ask.id.clone().or(payload.plan_id),
-        _ => payload.deliverable_id = ask.id.clone().or(payload.deliverable_id),
+    if ask.orchestrate {
+        payload.orchestrate = Some(true);
+        payload.orchestration_plan = ask.plan.then_some(true).or(payload.orchestration_plan);
+    }
+    match ask.orchestrate || ask.mode.as_deref() == Some("plan") {
+        true => payload.plan_id = ask.id.clone().or(payload.plan_id),
+        false => payload.deliverable_id = ask.id.clone().or(payload.deliverable_id),
     }
     let request = TaskRequest {
         agent: ask.slug.clone(),
@@ -283,15 +288,11 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
             note_event(&event.event, terminal);
         }
     };
-    let response = app.platform().task_watched(by, request, &mut watch).await;
+    let response = app.platform().task_watched(by.clone(), request, &mut watch).await;
+    let shown = plan::Shown { terminal, watch: &mut watch };
+    let response = plan::decide(ask, &app, &by, response, shown).await?;
     let waits = response.metadata.get("status").is_some_and(|status| status == "input_required");
-    let exit = match response.success {
-        true if waits => Exit::Waiting,
-        true => Exit::Done,
-        false => {
-            Exit::of_code(response.metadata.get("code").and_then(Value::as_str).unwrap_or_default())
-        }
-    };
+    let exit = exit_of(&response);
     if ask.json {
         terminal.line(format_args!("{:#}", json!(response)))?;
         return Ok(exit);
@@ -304,6 +305,7 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         let code = response.metadata.get("code").and_then(Value::as_str).unwrap_or_default();
         let word = terminal.paint_error(Style::Bad, format!("error[{code}]"));
         terminal.note(format_args!("{word}: {}", to_plain(error)));
+        plan::note_refused(&response, terminal);
         return Ok(exit);
     }
     match &response.content {
@@ -318,6 +320,16 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     Ok(exit)
 }
 
+/// Returns the status of a command for the answer to its request.
+pub(super) fn exit_of(response: &TaskResponse) -> Exit {
+    let text = |name: &str| response.metadata.get(name).and_then(Value::as_str);
+    match (response.success, text("status")) {
+        (true, Some("input_required")) => Exit::Waiting,
+        (true, _) => Exit::Done,
+        (false, _) => Exit::of_code(text("code").unwrap_or_default()),
+    }
+}
+
 /// Shows a call of a tool, or a value that the agent emits, while it works.
 fn note_event(event: &AiEvent, terminal: &Terminal) {
     match event {
@@ -326,10 +338,28 @@ fn note_event(event: &AiEvent, terminal: &Terminal) {
             terminal.note(format_args!("→ {} {}", to_plain(tool_name), to_plain(&args)));
         }
         AiEvent::Custom { value, .. } => {
-            terminal.note(to_plain(&shorten(&value.to_string(), EVENT_CHARS_MAX)));
+            let line = match value.get("orchestration") {
+                Some(change) => step_line(change),
+                None => value.to_string(),
+            };
+            terminal.note(to_plain(&shorten(&line, EVENT_CHARS_MAX)));
         }
         _ => {}
     }
+}
+
+/// Line for a change of a step, with the steps around it: `step outer/inner: failed, agent desk: ...`.
+fn step_line(change: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let around = change["path"].as_array().into_iter().flatten().map(text);
+    let path: Vec<String> = around.chain([text(&change["step"])]).collect();
+    let agent = change.get("agent").map(|agent| format!(", agent {}", text(agent)));
+    let failure = change.get("failure").map(|failure| {
+        format!(", attempt {}: {}", failure["attempt"], text(&failure["safe_message"]))
+    });
+    let status = text(&change["status"]).replace('_', " ");
+    let agent = agent.unwrap_or_default();
+    format!("step {}: {status}{agent}{}", path.join("/"), failure.unwrap_or_default())
 }
 
 /// Says which records a run wrote.

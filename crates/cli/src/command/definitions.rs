@@ -170,7 +170,7 @@ impl NewAgent {
                 definition: "type: function\nagent_card:\n  description: Computes ...\n  modes: [build]\ntransport:\n  kind: function\n  function:\n    timeout_ms: 20000\n",
                 beside: Some((
                     "function.js",
-                    "async function handler(input, ctx) {\n  return { result: input.userMessage };\n}\n",
+                    "async function handler(input, ctx) {\n  return { result: input.message };\n}\n",
                 )),
             },
         }

@@ -11,6 +11,7 @@ mod explain;
 mod graph;
 mod mcp;
 mod models;
+mod orchestrations;
 mod run;
 mod schema;
 
@@ -100,9 +101,12 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
         Command::Store(command) => Box::pin(weftwork_cli_store::store(&command, context)).await,
         Command::Models(command) => Box::pin(models::models(command, context)).await,
         Command::Doctor(args) => Box::pin(doctor::doctor(&args, context)).await,
-        Command::Agents(command) => agents::agents(&command, context).await,
+        Command::Agents(command) => Box::pin(agents::agents(&command, context)).await,
         Command::Conversations(command) => {
             Box::pin(conversations::conversations(command, context)).await
+        }
+        Command::Orchestrations(command) => {
+            Box::pin(orchestrations::orchestrations(command, context)).await
         }
         Command::Tasks { conversation } => {
             Box::pin(conversations::tasks(&conversation, context)).await
@@ -113,7 +117,7 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
         Command::Deliverables(command) => {
             Box::pin(conversations::records(Mode::Build, command, context)).await
         }
-        Command::Graph(command) => graph::graph(&command, context),
+        Command::Graph(command) => Box::pin(graph::graph(&command, context)).await,
         Command::Demo(args) => Box::pin(demo::demo(&args, context)).await,
         Command::Explain(args) => explain::explain(&args, &context.terminal),
         Command::Completions(args) => completions::completions(&args, &context.terminal),

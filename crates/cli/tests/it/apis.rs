@@ -7,14 +7,14 @@ use std::process::Stdio;
 use weftwork_testkit::{LoopbackServer, Received, Reply};
 
 /// A home with an agent of an API at a server.
-struct Scene {
-    home: Home,
-    server: LoopbackServer,
+pub(crate) struct Scene {
+    pub(crate) home: Home,
+    pub(crate) server: LoopbackServer,
 }
 
 impl Scene {
     /// `definition` is the part of the API, and `{url}` in it the address of the server.
-    async fn new(
+    pub(crate) async fn new(
         definition: &str,
         more: &str,
         answer: impl Fn(usize, &Received) -> Reply + Send + Sync + 'static,
@@ -41,7 +41,7 @@ impl Scene {
         tokio::task::block_in_place(|| self.home.weft(args))
     }
 
-    fn ask(&self, args: &[&str]) -> Value {
+    pub(crate) fn ask(&self, args: &[&str]) -> Value {
         let came = self.weft(&[&["agents", "run", "shop"], args, &["--json"]].concat());
         assert!(!came.out.contains("CANARY") && !came.errors.contains("CANARY"), "{came:?}");
         serde_json::from_str(&came.out).unwrap_or_else(|_| panic!("no answer: {came:?}"))
@@ -53,7 +53,7 @@ impl Scene {
     }
 }
 
-fn answers(status: u16, body: &Value) -> Reply {
+pub(crate) fn answers(status: u16, body: &Value) -> Reply {
     Reply::full(status, &[("content-type", "application/json")], body.to_string())
 }
 
@@ -106,109 +106,21 @@ async fn requests_have_the_forms_of_their_services_byte_for_byte() {
     );
 }
 
-/// An answer of an API, and the end of the request.
-struct Fault {
-    name: &'static str,
-    definition: &'static str,
-    answer: fn(usize) -> Reply,
-    /// Number of requests that reached the server.
-    requests: usize,
-    /// Code and a part of the text; nothing for a success.
-    fails: Option<(&'static str, &'static str)>,
-}
-
-fn fails(status: u16, headers: &[(&str, &str)]) -> Reply {
-    Reply::full(status, headers, "the reason")
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn each_fault_of_a_service_has_its_end() {
-    const GET: &str = "endpoint: '{url}/x', method: GET, timeout_ms: 1000";
-    const POST: &str = "endpoint: '{url}/x', timeout_ms: 1000, authentication: {type: bearer}";
-    let ok = |_: usize| answers(200, &json!("done"));
-    let faults = [
-        Fault { name: "an answer", definition: GET, answer: ok, requests: 1, fails: None },
-        Fault {
-            name: "429 with retry-after",
-            definition: GET,
-            answer: |number| match number {
-                0 => fails(429, &[("retry-after", "1")]),
-                _ => answers(200, &json!("done")),
-            },
-            requests: 2,
-            fails: None,
-        },
-        Fault {
-            name: "429 that asks for too long a delay",
-            definition: GET,
-            answer: |_| fails(429, &[("retry-after", "3600")]),
-            requests: 1,
-            fails: Some(("W1060", "status 429")),
-        },
-        Fault {
-            name: "500 thrice",
-            definition: GET,
-            answer: |_| fails(500, &[]),
-            requests: 3,
-            fails: Some(("W1060", "status 500: the reason")),
-        },
-        Fault {
-            name: "400 of a request that repeats a secret",
-            definition: POST,
-            answer: |_| Reply::full(400, &[], "the reason, for CANARY"),
-            requests: 1,
-            fails: Some(("W1060", "the reason, for [secret]")),
-        },
-        Fault {
-            name: "404",
-            definition: GET,
-            answer: |_| fails(404, &[]),
-            requests: 1,
-            fails: Some(("W1060", "status 404")),
-        },
-        Fault {
-            name: "a hang of what reads",
-            definition: "endpoint: '{url}/x', method: GET, timeout_ms: 300, retries: 1",
-            answer: |_| Reply::nothing().hang(),
-            requests: 2,
-            fails: Some(("W0804", "within 300 ms")),
-        },
-        Fault {
-            name: "a cut body",
-            definition: "endpoint: '{url}/x', method: GET, timeout_ms: 1000, retries: 0",
-            answer: |_| Reply::pieces(200, &[("content-length", "100")]).piece("half"),
-            requests: 1,
-            fails: Some(("W0805", "broke")),
-        },
-        Fault {
-            name: "a redirect to a private address",
-            definition: GET,
-            answer: |_| fails(302, &[("location", "http://169.254.169.254/latest")]),
-            requests: 1,
-            fails: Some(("W0801", "169.254.169.254")),
-        },
-        Fault {
-            name: "a redirect of a request with a secret",
-            definition: POST,
-            answer: |_| fails(307, &[("location", "http://127.0.0.2/other")]),
-            requests: 1,
-            fails: Some(("W1060", "is not followed")),
-        },
-    ];
-    for fault in faults {
-        let Fault { name, definition, answer, requests, fails } = fault;
-        let scene = Scene::new(definition, "", move |number, _| answer(number)).await;
-        let found = scene.ask(&["Go."]);
-        assert_eq!(scene.server.received().len(), requests, "{name}: {found}");
-        match fails {
-            None => assert_eq!(found["content"], "done", "{name}"),
-            Some((code, text)) => {
-                assert_eq!(found["metadata"]["code"], code, "{name}: {found}");
-                let error = found["error"].as_str().unwrap_or_default();
-                assert!(error.contains(text), "{name}: {error}");
-            }
-        }
-    }
+async fn a_step_without_an_input_sends_its_arguments_or_its_message() {
+    let scene = Scene::new("endpoint: '{url}/pay'", "", |_, _| answers(200, &json!({}))).await;
+    std::fs::create_dir_all(scene.home.path("agents/boss")).expect("made");
+    let steps = "type: context\norchestration:\n  steps:\n    - {id: a, agent: shop, message: 'Pay {{input.n}}.'}\n    - {id: b, agent: shop, payload: {arguments: {n: '{{input.n}}'}}}\n    - {id: c, agent: shop, input: {m: '{{input.n}}'}}\n";
+    std::fs::write(scene.home.path("agents/boss/agent.yaml"), steps).expect("written");
+    let run = ["agents", "run", "boss", "--orchestrate", "--input", r#"{"n": 3}"#, "Go."];
+    let came = scene.weft(&run);
+    assert_eq!(came.status, Some(0), "{came:?}");
+    let sent: Vec<_> = (0..3).map(|number| scene.body(number)).collect();
+    assert_eq!(sent, [r#"{"message":"Pay 3."}"#, r#"{"n":3}"#, r#"{"m":3}"#]);
+}
+
+pub(crate) fn fails(status: u16, headers: &[(&str, &str)]) -> Reply {
+    Reply::full(status, headers, "the reason")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,6 +142,21 @@ async fn a_token_of_a_client_is_used_until_it_ends_and_renewed_once() {
         scene.server.received().iter().map(|request| request.path.clone()).collect();
     assert_eq!(paths, ["/token", "/api", "/token", "/api"]);
     assert_eq!(scene.body(0), "grant_type=client_credentials");
+    assert_eq!(scene.server.received()[0].header("authorization"), Some("Basic Q0FOQVJZ"));
+
+    // The id and the password of a client are encoded as in a form.
+    let definition = "endpoint: '{url}/api', authentication: {type: oauth, secret: CLIENT, token_endpoint: '{url}/token'}";
+    let mut scene = Scene::new(definition, "", |_, request| match request.path.as_str() {
+        "/token" => answers(200, &json!({"access_token": "T"})),
+        _ => fails(401, &[]),
+    })
+    .await;
+    scene.home = scene.home.set("CLIENT", "desk 1:p+w/d%:x");
+    let found = scene.ask(&["Go."]);
+    assert_eq!(found["metadata"]["code"], "W1060", "{found}");
+    let sent = scene.server.received();
+    assert_eq!(sent[0].header("authorization"), Some("Basic ZGVzaysxOnAlMkJ3JTJGZCUyNSUzQXg="));
+    assert_eq!(sent.len(), 4, "one new token, and no more");
 }
 
 /// The process is killed while the request is under way: nobody knows whether the order was made.
@@ -404,13 +331,16 @@ async fn no_form_of_a_secret_comes_back() {
         let sent = request.header("authorization").unwrap_or_default();
         answers(
             200,
-            &json!({"headers": {"Authorization": sent}, "user": "clerk", "said": "pass\"word"}),
+            &json!({
+                "headers": {"Authorization": sent}, "user": "clerk", "said": "pass\"word",
+                "url": "/x?key=pass%22word", "json": r#"{"key": "pass\"word"}"#,
+            }),
         )
     })
     .await;
     scene.home = scene.home.set("SHOP_LOGIN", "clerk:pass\"word");
     let found = scene.ask(&["Go."]);
-    let expected = json!({"headers": {"Authorization": "Basic [secret]"}, "user": "[secret]", "said": "[secret]"});
+    let expected = json!({"headers": {"Authorization": "Basic [secret]"}, "user": "[secret]", "said": "[secret]", "url": "/x?key=[secret]", "json": r#"{"key": "[secret]"}"#});
     assert_eq!(found["content"], expected, "{found}");
 }
 
@@ -661,6 +591,18 @@ fn listings_by_number_and_link() -> Vec<Listing> {
             warns: None,
         },
         Listing {
+            name: "the last item of each page as the cursor",
+            pagination: "{kind: cursor, items: data.items, next: data.items.-1.id, param: after}",
+            answer: |number| match number {
+                0 => page(&json!([{"id": "a"}, {"id": "b"}]), &Value::Null),
+                1 => page(&json!([{"id": "c"}]), &Value::Null),
+                _ => page(&json!([]), &Value::Null),
+            },
+            requests: &["/list?v=1", "/list?v=1&after=b", "/list?v=1&after=c"],
+            made: Ok(json!([{"id": "a"}, {"id": "b"}, {"id": "c"}])),
+            warns: None,
+        },
+        Listing {
             name: "more bytes than a deliverable may have",
             pagination: CURSOR,
             answer: |number| page(&json!(["x".repeat(400_000)]), &json!(number + 1)),
@@ -746,6 +688,7 @@ async fn an_address_from_a_template_is_one_that_the_definition_allows() {
     let whole =
         "endpoint: '{{input.id}}', url_allow_list: ['{url}/v1/', 'https://api.example.com']";
     let host = "endpoint: 'http://{{input.id}}/v1', url_allow_list: ['{url}'], method: GET";
+    let inner = "endpoint: '{url}/v1/a/{{input.id}}/x?{{input.id}}', url_allow_list: ['{url}'], method: GET";
     for (definition, id, sent) in [
         (within, json!("a b/c?d#e"), Some("/v1/a%20b%2Fc%3Fd%23e")),
         (within, json!("a/../b"), None),
@@ -766,6 +709,10 @@ async fn an_address_from_a_template_is_one_that_the_definition_allows() {
         (whole, json!("https://api.example.com.evil.example/"), None),
         (whole, json!("file:///etc/passwd"), None),
         (whole, json!("/v1"), None),
+        (inner, json!("b"), Some("/v1/a/b/x?b&id=b")),
+        (inner, json!(".."), None),
+        (inner, json!("."), None),
+        (inner, json!(""), None),
         (host, json!("evil.example"), None),
         (host, json!("127.0.0.1:1"), None),
     ] {

@@ -183,3 +183,41 @@ fn the_flag_of_the_model_is_used_in_place_of_that_of_the_definition() {
     let without = home.weft(&["agents", "run", "writer", "Hello"]);
     assert_ne!(without.status, Some(0), "{without:?}");
 }
+
+#[test]
+fn steps_are_drawn_and_their_changes_are_lines_while_they_run() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    std::fs::create_dir_all(home.path("agents/boss")).expect("made");
+    let text = "type: context\norchestration:\n  steps:\n    - {id: check, checkpoint: {question: Good?}}\n";
+    std::fs::write(home.path("agents/boss/agent.yaml"), text).expect("written");
+    for name in ["boss", "agents:boss"] {
+        let drawn = home.weft(&["graph", "show", name]);
+        assert!(drawn.out.contains("n0[\"check · checkpoint\"]"), "{drawn:?}");
+        assert!(drawn.out.contains("n0 -.-> END"), "{drawn:?}");
+        let image = home.weft(&["graph", "show", name, "--format", "svg"]);
+        assert!(image.out.contains(">check · checkpoint</text>"), "{image:?}");
+    }
+    // Rows of the store are drawn too.
+    std::fs::create_dir_all(home.path("rows/other")).expect("made");
+    std::fs::write(home.path("rows/other/agent.yaml"), text).expect("written");
+    let added = home.weft(&["agents", "add", "rows/other"]);
+    assert_eq!(added.status, Some(0), "{added:?}");
+    let drawn = home.weft(&["graph", "show", "agents:other"]);
+    assert!(drawn.out.contains("n0[\"check · checkpoint\"]"), "{drawn:?}");
+    let begin = [
+        "agents",
+        "run",
+        "boss",
+        "--mode",
+        "build",
+        "--conversation",
+        "c",
+        "--payload",
+        r#"{"orchestrate": true}"#,
+        "Go.",
+    ];
+    let came = home.weft(&begin);
+    assert_eq!(came.status, Some(3), "{came:?}");
+    let lines: Vec<&str> = came.errors.lines().filter(|line| line.starts_with("step ")).collect();
+    assert_eq!(lines, ["step check: started", "step check: asked"], "{came:?}");
+}

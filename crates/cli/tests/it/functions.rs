@@ -314,7 +314,7 @@ async fn agents_of_code_ask_one_another_to_a_limit() {
     let answer = scene.answer("step-0", "Go.");
     assert_eq!(answer["success"], false, "{answer}");
     let error = answer["error"].as_str().expect("an error");
-    assert!(error.contains("agent step-3 is asked by 3 agents"), "{error}");
+    assert!(error.contains("agent step-3 may ask no further one, by its `maxDepth`, 3"), "{error}");
     let ended = scene.answer("step-3", "Go.");
     assert_eq!(ended["content"], json!([3, [4, [5, "end"]]]), "{ended}");
 }

@@ -90,6 +90,39 @@ fn keys_are_added_listed_and_revoked_while_a_server_uses_them() {
 }
 
 #[test]
+fn an_answer_at_a_checkpoint_needs_the_right_to_approve_by_every_route() {
+    let home = home();
+    std::fs::create_dir_all(home.path("agents/boss")).expect("made");
+    let boss =
+        "type: context\norchestration:\n  steps: [{id: check, checkpoint: {question: Go?}}]\n";
+    std::fs::write(home.path("agents/boss/agent.yaml"), boss).expect("written");
+    let runner = add(&home, "ada", &["--rights", "read,run"]);
+    let approver = add(&home, "ada", &["--rights", "approve"]);
+    let (served, _) = serve(&home, &["--keys", "keys"]);
+    let send = |request: &str, token: &str, body: &Value| served.send(request, &key(token), body);
+    let begin =
+        json!({"conversationId": "c", "userMessage": "Go.", "payload": {"orchestrate": true}});
+    let waiting = send("POST /agents/boss/tasks", &runner, &begin);
+    let id = waiting.1["metadata"]["approvalId"].clone();
+    assert!(waiting.0 == 200 && id.is_string(), "{waiting:?}");
+    let answer =
+        json!({"orchestrationAction": "human-response", "approvalId": id, "decision": "approve"});
+    let task = json!({"conversationId": "c", "payload": answer});
+    let action = json!({"approvalId": id});
+    for (request, body) in [
+        ("POST /agents/boss/tasks", &task),
+        ("POST /orchestrations/c/approve", &action),
+        ("POST /orchestrations/c/reject", &action),
+    ] {
+        assert_eq!(send(request, &runner, body).0, 403, "{request}");
+    }
+    let pause = send("POST /orchestrations/c/pause", &approver, &json!({}));
+    assert_eq!(pause.0, 403, "{pause:?}");
+    let approved = send("POST /orchestrations/c/approve", &approver, &action);
+    assert!(approved.1["metadata"]["steps"][0]["status"] == "done", "{approved:?}");
+}
+
+#[test]
 fn files_of_keys_that_others_read_or_that_are_broken_are_refused_with_all_problems() {
     let home = home();
     add(&home, "ada", &[]);

@@ -1,6 +1,7 @@
 //! Tests of the binary `weft` as a process.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
+mod api_faults;
 mod apis;
 mod approvals;
 #[cfg(feature = "mcp")]
@@ -18,6 +19,8 @@ mod home;
 mod instances;
 mod keys;
 mod killed_builds;
+mod killed_orchestrations;
+mod killed_requests;
 mod left_behind;
 #[cfg(unix)]
 mod left_open;
@@ -31,6 +34,9 @@ mod models;
 mod one_program;
 mod operations;
 mod options;
+#[cfg(feature = "mcp")]
+mod orchestrations;
+mod planning;
 mod policies;
 mod prune;
 #[cfg(unix)]

@@ -30,6 +30,14 @@ paths:
         content:
           application/vnd.shop+json:
             schema: {type: object, required: [item], properties: {item: {type: string}}}
+  /mails:
+    post:
+      operationId: sendMail
+      requestBody:
+        content:
+          application/x-www-form-urlencoded:
+            schema: {type: object}
+            encoding: {copies: {style: deepObject, explode: true}}
   /files/{name}.{ending}:
     delete:
       operationId: removeFile
@@ -60,7 +68,7 @@ impl Scene {
             "{{endpoint: '{url}/base/', authentication: {{type: bearer}}, headers: {{X-Shop: tea}}, retries: 0}}"
         );
         let definition = format!(
-            "weft: 1\n{}\nopenapi: api.yaml\noperations: [getItem, createOrder, removeFile]\n",
+            "weft: 1\n{}\nopenapi: api.yaml\noperations: [getItem, createOrder, removeFile, sendMail]\n",
             kind.replace("{api}", &api)
         );
         for (name, text) in [
@@ -137,6 +145,19 @@ async fn an_operation_is_called_with_its_parameters_at_the_endpoint_of_the_defin
     let sent = &scene.requests()[1];
     assert_eq!(sent.header("content-type"), Some("application/vnd.shop+json"));
     assert_eq!(sent.body, br#"{"item":"tea"}"#);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_forms_have_the_names_that_the_file_says() {
+    let scene = Scene::new(API, ALLOWED, &[]).await;
+    let body = json!({"to": ["a@x", "b@x"], "copies": ["c", "d"], "parts": {"text": ["Hi & bye"]}, "n": 1});
+    scene.call("api/shop/send_mail", &json!({"body": body}));
+    let sent = &scene.requests()[0];
+    assert_eq!(sent.header("content-type"), Some("application/x-www-form-urlencoded"));
+    assert_eq!(
+        String::from_utf8_lossy(&sent.body),
+        "to=a%40x&to=b%40x&copies%5B0%5D=c&copies%5B1%5D=d&parts%5Btext%5D%5B0%5D=Hi+%26+bye&n=1"
+    );
 }
 
 /// Values that models were led to write in other programs.
@@ -257,6 +278,7 @@ async fn check_prints_the_tools_of_agents_with_their_tokens() {
             "  api/shop/get_item  about 91 tokens",
             "  api/shop/create_order  about 53 tokens",
             "  api/shop/remove_file  about 43 tokens",
+            "  api/shop/send_mail  about 32 tokens",
         ]
     );
     std::fs::write(scene.home.path("agents/shop/api.yaml"), "openapi: 2.0\n").expect("written");

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use url::Url;
+use weftwork_types::random_token;
 
 /// Maximum wait for the person.
 const WAIT: Duration = Duration::from_secs(10 * 60);
@@ -27,12 +28,6 @@ impl Secrets {
     fn new() -> Self {
         Self { state: random_token(), verifier: random_token() }
     }
-}
-
-/// Returns 244 random bits.
-fn random_token() -> String {
-    let half = || uuid::Uuid::new_v4().simple().to_string();
-    half() + &half()
 }
 
 /// Logs in: shows the address, waits for the redirect, and exchanges its code for tokens.

@@ -1,9 +1,12 @@
 //! Answers of an API, and attempts that failed.
 
+use crate::call::cut;
+use encoding_rs::{Encoding, UTF_8};
 use serde_json::{Value, json};
 use std::time::Duration;
 use weftwork_tools::ToolError;
 use weftwork_types::ErrorCode;
+use weftwork_types::port::EgressResponse;
 use weftwork_types::tool::Effect;
 
 /// Longest body that becomes a result whole, in bytes.
@@ -58,6 +61,34 @@ impl Answer {
             error: made.with_code(ErrorCode("W1060")),
             again: may_pass.then(|| retry_after.unwrap_or_default()),
         })
+    }
+}
+
+/// Reads a body: JSON as its value, and a text in the charset that the answer names. Of others it
+/// returns the type and the length.
+pub(super) fn read_body(response: &EgressResponse, bytes: &[u8]) -> Value {
+    let kind = response.header("content-type").unwrap_or_default().to_lowercase();
+    let named = kind.split_once("charset=").map(|(_, name)| name.split(';').next());
+    let named = named.flatten().map(|name| name.trim().trim_matches('"'));
+    let charset = named.and_then(|name| Encoding::for_label(name.as_bytes()));
+    // A mark of the order of bytes is no part of the text.
+    let (text, _, is_wrong) = charset.unwrap_or(UTF_8).decode(bytes);
+    let is_json = kind.contains("json");
+    let says_text = is_json || kind.starts_with("text/") || kind.contains("xml");
+    let is_packed =
+        response.header("content-encoding").is_some_and(|of| !of.eq_ignore_ascii_case("identity"));
+    if is_packed || (is_wrong && !says_text) {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        return json!({"media_type": kind, "bytes": bytes.len()});
+    }
+    match is_json.then(|| serde_json::from_str(&text)) {
+        // More than a deliverable may have: the request was made, and its beginning is its result.
+        _ if text.len() > BODY_BYTES_MAX => {
+            cut(&text[..text.floor_char_boundary(BODY_BYTES_MAX / 2)])
+        }
+        Some(Ok(value)) => value,
+        _ if text.is_empty() => Value::Null,
+        _ => Value::String(text.into_owned()),
     }
 }
 

@@ -29,23 +29,36 @@ pub(crate) fn encode(
         BodyEncoding::None => Encoded::default(),
         BodyEncoding::Json => of("application/json", body.to_string().into_bytes()),
         BodyEncoding::Text => of("text/plain; charset=utf-8", text_of(body).into_bytes()),
-        BodyEncoding::Form => {
-            let pairs = pairs_of(body)?;
-            let mut form = form_urlencoded::Serializer::new(String::new());
-            form.extend_pairs(pairs);
-            of("application/x-www-form-urlencoded", form.finish().into_bytes())
+        BodyEncoding::Form | BodyEncoding::Multipart => {
+            return encode_pairs(encoding, &pairs_of(body)?, boundary);
         }
+    })
+}
+
+/// Encodes the names and texts of a form, or of its parts.
+pub(crate) fn encode_pairs(
+    encoding: BodyEncoding,
+    pairs: &[(String, String)],
+    boundary: &str,
+) -> Result<Encoded, String> {
+    let (content_type, bytes) = match encoding {
         BodyEncoding::Multipart => {
             let mut text = String::new();
-            for (name, value) in pairs_of(body)? {
+            for (name, value) in pairs {
                 let name = name.replace(['"', '\r', '\n'], "_");
                 write!(text, "--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
                     .map_err(|error| error.to_string())?;
             }
             write!(text, "--{boundary}--\r\n").map_err(|error| error.to_string())?;
-            of(&format!("multipart/form-data; boundary={boundary}"), text.into_bytes())
+            (format!("multipart/form-data; boundary={boundary}"), text)
         }
-    })
+        _ => {
+            let mut form = form_urlencoded::Serializer::new(String::new());
+            form.extend_pairs(pairs);
+            ("application/x-www-form-urlencoded".to_owned(), form.finish())
+        }
+    };
+    Ok(Encoded { content_type: Some(content_type), bytes: bytes.into_bytes() })
 }
 
 /// Returns the names and texts of a form. Members of members have names such as `card[number]`, and
@@ -61,7 +74,8 @@ pub(crate) fn pairs_of(value: &Value) -> Result<Vec<(String, String)>, String> {
     Ok(pairs)
 }
 
-fn add(name: String, value: &Value, pairs: &mut Vec<(String, String)>) {
+/// Adds a value with its name to the pairs of a form.
+pub(super) fn add(name: String, value: &Value, pairs: &mut Vec<(String, String)>) {
     match value {
         Value::Null => {}
         Value::Object(members) => {

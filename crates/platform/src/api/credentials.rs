@@ -1,5 +1,6 @@
 //! Credentials of an API. Their secrets are read from the environment when a request is made.
 
+use super::operation::encode_segment;
 use crate::definition::{Authentication, AuthenticationType};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +13,7 @@ use std::fmt;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use url::form_urlencoded::byte_serialize;
 use weftwork_types::Timestamp;
 use weftwork_types::port::{Clock, Egress, EgressRequest, Method, Redirects};
 
@@ -140,7 +142,10 @@ impl Credentials {
         let endpoint = self.of.token_endpoint.as_deref().unwrap_or_default();
         let mut request = EgressRequest::new(Method::Post, endpoint);
         request.headers = vec![
-            ("authorization".to_owned(), format!("Basic {}", STANDARD.encode(secret))),
+            (
+                "authorization".to_owned(),
+                format!("Basic {}", STANDARD.encode(form_encoded(secret))),
+            ),
             ("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()),
             ("accept".to_owned(), "application/json".to_owned()),
         ];
@@ -172,13 +177,31 @@ impl Credentials {
     }
 }
 
-/// Returns the texts that show a secret: itself, each half of a name and a password, and both as they are
-/// sent. Short ones are words of other texts, too.
+/// Encodes the id and the password of a client as a form does, as servers of tokens read them.
+///
+/// Source: RFC 6749, section 2.3.1.
+fn form_encoded(secret: &str) -> String {
+    let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
+    match secret.split_once(':') {
+        Some((id, password)) => format!("{}:{}", encode(id), encode(password)),
+        None => encode(secret),
+    }
+}
+
+/// Returns the texts that show a secret: itself, each half of a name and a password, both as they are
+/// sent, and each as an address or JSON has it. Short ones are words of other texts, too.
 fn forms_of(secret: &str) -> impl Iterator<Item = String> + use<> {
     const BYTES_MIN: usize = 4;
     let halves = secret.split_once(':').map(|(name, password)| [name, password]);
     let mut forms: Vec<String> = halves.into_iter().flatten().map(str::to_owned).collect();
     forms.extend([secret.to_owned(), STANDARD.encode(secret)]);
+    let written = |form: &String| {
+        let json = Value::from(form.as_str()).to_string();
+        let json = json.strip_prefix('"').and_then(|json| json.strip_suffix('"'));
+        [encode_segment(form), json.unwrap_or_default().to_owned()]
+    };
+    let written: Vec<_> = forms.iter().flat_map(written).collect();
+    forms.extend(written);
     // The longest first: what is a part of another one does not break it.
     forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
     forms.into_iter().filter(|form| form.len() >= BYTES_MIN)

@@ -1,9 +1,9 @@
 //! Requests of the operations of an OpenAPI file.
 
 use super::address::climbs;
-use super::body::{Encoded, encode, pairs_of, text_of};
-use crate::definition::{BodyEncoding, Operation, ParameterForm, ParameterLocation};
-use serde_json::{Value, json};
+use super::body::{Encoded, add, encode, encode_pairs, pairs_of, text_of};
+use crate::definition::{BodyEncoding, Operation, OperationBody, ParameterForm, ParameterLocation};
+use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use url::Url;
 
@@ -55,7 +55,12 @@ pub(super) fn parts_of(
     let body = match &operation.body {
         None => Encoded::default(),
         Some(of) => {
-            let mut body = encode(of.encoding, &args["body"], boundary)?;
+            let mut body = match (of.encoding, &args["body"]) {
+                (BodyEncoding::Form | BodyEncoding::Multipart, Value::Object(members)) => {
+                    encode_pairs(of.encoding, &form_pairs(of, members), boundary)?
+                }
+                (encoding, body) => encode(encoding, body, boundary)?,
+            };
             if of.encoding == BodyEncoding::Json && body.content_type.is_some() {
                 body.content_type = Some(of.media_type.clone());
             }
@@ -63,6 +68,21 @@ pub(super) fn parts_of(
         }
     };
     Ok(OperationParts { url, headers, body })
+}
+
+/// Returns the names and texts of a form as OpenAPI has them: a list has its name once for each item,
+/// unless the file says otherwise.
+fn form_pairs(of: &OperationBody, members: &Map<String, Value>) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    for (name, value) in members {
+        match value {
+            Value::Array(items) if !of.with_indices.contains(name) => {
+                pairs.extend(items.iter().map(|item| (name.clone(), text_of(item))));
+            }
+            value => add(name.clone(), value, &mut pairs),
+        }
+    }
+    pairs
 }
 
 /// Fills in the parameters of a path. A value stays within its segment.

@@ -1,12 +1,11 @@
 //! The tool that makes the request of an API agent.
 
 use super::address::check_allowed;
-use super::answer::{Answer, BODY_BYTES_MAX, Failure, without, without_secrets};
+use super::answer::{Answer, Failure, read_body, without, without_secrets};
 use super::body::{Encoded, encode, pairs_of};
 use super::credentials::{Credentials, Secrets, Signed};
 use super::operation::{OperationParts, parts_of};
 use super::pages::{next_link, pages_max, read_pages};
-use crate::call::cut;
 use crate::definition::{ApiTransport, BodyEncoding, DefinitionFolder, Operation, operation_tool};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
@@ -14,7 +13,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
-use weftwork_tools::{Policy, Tool, ToolBoxErrors, ToolContext, ToolError, ToolOutput, WHOLE};
+use weftwork_models::retry_delay;
+use weftwork_tools::{
+    API_TOOLS, Policy, Tool, ToolBoxErrors, ToolContext, ToolError, ToolOutput, WHOLE,
+};
 use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse, Method, Redirects};
 use weftwork_types::tool::{Effect, ToolSpec, UnknownOutcome};
 use weftwork_types::{BoxFuture, ErrorCode};
@@ -42,7 +44,7 @@ pub(crate) fn usual_policy(tools: &[ApiTool]) -> Result<Policy, ToolBoxErrors> {
 
 /// Name of the tool of an API agent.
 pub(crate) fn tool_name(slug: &str) -> String {
-    format!("api/{slug}")
+    format!("{API_TOOLS}{slug}")
 }
 
 /// The declaration of the request of an API agent.
@@ -325,26 +327,13 @@ impl ApiTool {
             let part = part.map_err(|error| self.failure(&error, secrets))?;
             bytes.extend_from_slice(&part);
         }
-        let text = String::from_utf8_lossy(&bytes);
-        let is_json = response.header("content-type").is_some_and(|kind| kind.contains("json"));
-        let body = match is_json.then(|| serde_json::from_str(&text)) {
-            // More than a deliverable may have: the request was made, and its beginning is its result.
-            _ if text.len() > BODY_BYTES_MAX => {
-                let beginning = &text[..text.floor_char_boundary(BODY_BYTES_MAX / 2)];
-                cut(beginning)
-            }
-            Some(Ok(value)) => value,
-            _ if text.is_empty() => Value::Null,
-            _ => Value::String(text.into_owned()),
-        };
         // An API may repeat what it was sent.
-        let body = without_secrets(body, secrets);
-        let retry_after = response.header("retry-after").and_then(|text| text.trim().parse().ok());
+        let body = without_secrets(read_body(&response, &bytes), secrets);
         let links = response.headers.iter().filter(|(name, _)| name == "link");
         Ok(Answer {
             status: response.status,
             body,
-            retry_after: retry_after.map(Duration::from_secs),
+            retry_after: retry_delay(&response),
             next_link: links.filter_map(|(_, value)| next_link(value)).next().map(str::to_owned),
         })
     }

@@ -23,7 +23,11 @@ use weftwork_types::task::Payload;
 /// Returns the instructions of an agent for a request: its purpose and its `context`, whose
 /// placeholders are filled. They are recorded, so that a node that is executed again asks its model
 /// the same.
-async fn instructions(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> NodeResult<String> {
+pub(crate) async fn instructions(
+    agent: &Agent,
+    state: &State<AgentState>,
+    ctx: &Ctx,
+) -> NodeResult<String> {
     let work = async |_| Ok(instructions_now(agent, state, ctx));
     ctx.once(Once::new("instructions").reads(), work).await
 }
@@ -49,7 +53,8 @@ pub(crate) async fn system_text(
 /// Returns the contents of the steps of the orchestration of the run.
 pub(crate) fn step_pieces(agent: &Agent, state: &State<AgentState>) -> NodeResult<Vec<Piece>> {
     let Some(progress) = Progress::of(state)? else { return Ok(Vec::new()) };
-    let results = progress.results(&agent.outline);
+    let outline = progress.outline(agent)?;
+    let results = progress.results(&outline);
     let piece = |OutlineStep { id, .. }: &OutlineStep| {
         let text = match results.pointer(&format!("/{id}/content"))? {
             Value::Null => return None,
@@ -59,7 +64,7 @@ pub(crate) fn step_pieces(agent: &Agent, state: &State<AgentState>) -> NodeResul
         let source = SourceKind::Steps.name().to_owned();
         Some(Piece { source, title: format!("Result of step {id}"), text, newest_last: false })
     };
-    Ok(agent.outline.steps.iter().filter_map(piece).collect())
+    Ok(outline.steps.iter().filter_map(piece).collect())
 }
 
 fn instructions_now(agent: &Agent, state: &State<AgentState>, ctx: &Ctx) -> String {

@@ -13,6 +13,9 @@ use std::time::Duration;
 use weftwork_types::port::Limits;
 use weftwork_types::task::Mode;
 
+/// Number of agents that may ask one another, if a definition names none.
+const DEPTH_MAX: u32 = 3;
+
 /// The definition of an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -343,7 +346,7 @@ pub enum DeliverableFormat {
 }
 
 /// Orchestration of other agents.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Orchestration {
     /// Slugs of agents that the agent may ask.
@@ -359,6 +362,37 @@ pub struct Orchestration {
     /// Steps, at most 64 with those of groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<OrchestrationStep>,
+    /// Plans of steps that the model makes for each request, in place of `steps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planning: Option<Planning>,
+}
+
+impl Orchestration {
+    /// Returns the number of agents that may ask one another.
+    pub(crate) fn depth_max(&self) -> u32 {
+        self.max_depth.unwrap_or(DEPTH_MAX)
+    }
+
+    /// Returns the depth of an agent that this one asks at a depth. It is so high that the limit of this
+    /// one holds behind it, too, whatever its own limit is.
+    pub(crate) fn depth_of_asked(&self, depth: u64, asked: &Self) -> u64 {
+        let next = depth.saturating_add(1);
+        let left = u64::from(self.depth_max()).saturating_sub(next);
+        next.max(u64::from(asked.depth_max()).saturating_sub(left))
+    }
+}
+
+/// Plans of steps that a model makes of `availableAgents`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Planning {
+    /// Maximum number of steps of a plan; 8 by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub steps_max: Option<u32>,
+    /// Choice whether a person approves each plan before it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<bool>,
 }
 
 impl Definition {
@@ -404,7 +438,7 @@ impl Definition {
         let of_steps = agents_of(open.map(|of| of.steps.as_slice()).unwrap_or_default());
         let of_steps = of_steps
             .into_iter()
-            .map(|AskedAgent { pointer, asked }| (format!("{pointer}/agent"), asked.agent));
+            .map(|AskedAgent { pointer, agent, .. }| (format!("{pointer}/agent"), agent));
         let of_orchestration = self.orchestration.iter().flat_map(|of| &of.available_agents);
         let listed = of_orchestration.enumerate().map(|(place, slug)| {
             (format!("/orchestration/availableAgents/{place}"), slug.as_str())

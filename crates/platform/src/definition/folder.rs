@@ -2,8 +2,8 @@
 
 use super::file::Definition;
 use super::openapi::{Operation, OperationFile, OperationProblems, read_operations};
-use super::outline::{AskedAgent, agents_of};
 use super::problem::{Location, Problem, ProblemKind};
+use super::requests::{too_deep, unfit_requests};
 use super::schema::path_of;
 use super::transform::Transform;
 use super::yaml::{FILE_BYTES_MAX, Node};
@@ -12,7 +12,7 @@ use crate::api::ApiTool;
 use crate::context::tokens;
 use crate::skills::Skill;
 use crate::source::Name;
-use serde_json::{Map, Value as Json, json};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 use weftwork_sandbox::{CodeKind, NoHost, Sandbox, SandboxError, Script};
 use weftwork_types::canonical::{Hash, hash};
 use weftwork_types::port::Clock;
-use weftwork_types::task::Mode;
 
 /// Name of the file of a definition.
 const AGENT: &str = "agent.yaml";
@@ -79,6 +78,12 @@ impl DefinitionFolder {
     ) -> Self {
         let path = PathBuf::new();
         Self { path, slug, definition, files, hash, node: None, file: String::new() }
+    }
+
+    /// Creates the definition that a plan would be a part of.
+    pub(super) fn of_plan(slug: String, definition: Definition, node: Node) -> Self {
+        let hash = hash(&json!(null));
+        Self { node: Some(node), ..Self::stored(slug, definition, Vec::new(), hash) }
     }
 
     /// Returns the tools of the agent with their sizes.
@@ -198,7 +203,7 @@ impl DefinitionFolder {
         node.map_or(Location::START, |node| node.location)
     }
 
-    fn problem(&self, kind: ProblemKind, pointer: &str) -> Problem {
+    pub(super) fn problem(&self, kind: ProblemKind, pointer: &str) -> Problem {
         Problem::new(kind, self.location(pointer)).in_file(&self.file).path(path_of(pointer))
     }
 }
@@ -598,6 +603,7 @@ fn check_together(folders: &[&DefinitionFolder]) -> Vec<Problem> {
     for folder in folders.iter().copied() {
         problems.extend(unknown_agents(folder, &by_name));
         problems.extend(unfit_requests(folder, &by_name));
+        problems.extend(too_deep(folder, 0, &by_name));
     }
     problems.extend(circles(folders, &by_name));
     problems
@@ -606,10 +612,20 @@ fn check_together(folders: &[&DefinitionFolder]) -> Vec<Problem> {
 /// Returns the problems that a definition has among others: it asks an agent that does not exist, or
 /// that asks it.
 pub(crate) fn check_among(folder: &DefinitionFolder, others: &[&DefinitionFolder]) -> Vec<Problem> {
+    check_at_depth(folder, 0, others)
+}
+
+/// As [`check_among`], for a definition whose orchestration begins at a depth.
+pub(super) fn check_at_depth(
+    folder: &DefinitionFolder,
+    depth: u64,
+    others: &[&DefinitionFolder],
+) -> Vec<Problem> {
     let all = others.iter().copied().chain([folder]);
     let by_name: ByName<'_> = all.map(|of| (name_of(of), of)).collect();
     let mut problems = unknown_agents(folder, &by_name);
     problems.extend(unfit_requests(folder, &by_name));
+    problems.extend(too_deep(folder, depth, &by_name));
     let closing = circles(&[folder], &by_name).into_iter().map(|problem| {
         // The other definitions are sound, also if one of them closes the circle.
         let pointer = folder.definition.asks().next().map(|(pointer, _)| pointer);
@@ -621,14 +637,14 @@ pub(crate) fn check_among(folder: &DefinitionFolder, others: &[&DefinitionFolder
 }
 
 /// Definitions by organisation and slug.
-type ByName<'a> = BTreeMap<(Option<&'a str>, &'a str), &'a DefinitionFolder>;
+pub(super) type ByName<'a> = BTreeMap<(Option<&'a str>, &'a str), &'a DefinitionFolder>;
 
 fn name_of(folder: &DefinitionFolder) -> (Option<&str>, &str) {
     (folder.definition.organization.as_deref(), &folder.slug)
 }
 
 /// Returns the agent that a definition gets for a slug: that of its organisation, or that for all.
-fn find<'a>(
+pub(super) fn find<'a>(
     by_name: &ByName<'a>,
     of: &DefinitionFolder,
     slug: &str,
@@ -647,44 +663,6 @@ fn unknown_agents(folder: &DefinitionFolder, by_name: &ByName<'_>) -> Vec<Proble
             // Agents of other organisations are none that it may ask, and not named.
             let names = by_name.keys().filter(|(org, _)| org.is_none() || *org == own);
             problems.push(problem.nearest_of(slug, names.map(|(_, slug)| *slug)));
-        }
-    }
-    problems
-}
-
-/// Returns the steps whose agents do not take what the steps ask of them: a mode that they do not have,
-/// or an input without a member that they require.
-fn unfit_requests(folder: &DefinitionFolder, by_name: &ByName<'_>) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let steps = folder.definition.orchestration.iter().map(|of| of.steps.as_slice());
-    for AskedAgent { pointer, asked } in steps.flat_map(agents_of) {
-        let Some(agent) = find(by_name, folder, asked.agent) else { continue };
-        let mode = asked.step.mode.unwrap_or(Mode::Build);
-        let modes = agent.definition.modes();
-        if !modes.contains(&mode) {
-            let pointer = match asked.step.mode {
-                Some(_) => format!("{pointer}/mode"),
-                None => format!("{pointer}/agent"),
-            };
-            let names: Vec<_> = modes.iter().map(|mode| mode.name()).collect();
-            let problem = folder.problem(ProblemKind::BadValue, &pointer).found(mode.name());
-            let expected = format!("a mode of agent {}: {}", agent.slug, names.join(", "));
-            problems.push(problem.expected(expected));
-        }
-        let given = match &asked.step.input {
-            None => &Map::new(),
-            Some(Json::Object(given)) => given,
-            // A placeholder, whose value is not known here.
-            Some(_) => continue,
-        };
-        let schema = agent.definition.input_schema.as_ref().filter(|_| mode != Mode::Converse);
-        let required = schema.and_then(|schema| schema.get("required")?.as_array());
-        let required = required.into_iter().flatten().filter_map(Json::as_str);
-        for name in required.filter(|name| !given.contains_key(*name)) {
-            let key = if asked.step.input.is_some() { "/input" } else { "" };
-            let problem = folder.problem(ProblemKind::MissingKey, &format!("{pointer}{key}"));
-            let expected = format!("`input` with `{name}`, which agent {} requires", agent.slug);
-            problems.push(problem.expected(expected));
         }
     }
     problems

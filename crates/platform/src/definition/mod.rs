@@ -5,7 +5,9 @@ mod folder;
 mod lift;
 mod openapi;
 mod outline;
+mod planned;
 mod problem;
+mod requests;
 mod rules;
 mod schema;
 mod source;
@@ -17,21 +19,25 @@ mod yaml;
 
 pub use file::{
     AgentCard, AgentType, Definition, Deliverable, DeliverableFormat, Execution, Llm,
-    Orchestration, Plan, PlanFormat, RunBudget, ToolMode,
+    Orchestration, Plan, PlanFormat, Planning, RunBudget, ToolMode,
 };
 pub(crate) use folder::{DEFINITIONS_MAX, check_among};
 pub use folder::{
     DefinitionFolder, Definitions, FileText, ToolSize, is_within, read_definitions, read_folder,
     read_texts,
 };
-pub(crate) use openapi::{Operation, ParameterForm, ParameterLocation, operation_tool};
+pub(crate) use openapi::{
+    Operation, OperationBody, ParameterForm, ParameterLocation, operation_tool,
+};
 pub(crate) use outline::{AgentWork, CheckpointWork, Items, OnReject, Outline, OutlineStep, Work};
+pub(crate) use planned::{PlanRules, plan_to_yaml};
 pub(crate) use problem::nearest;
 pub use problem::{Location, Problem, ProblemKind};
 pub use schema::schema;
+pub(crate) use source::parse_duration;
 pub use source::{Source, SourceKind};
 pub use steps::{
-    Checkpoint, ForEach, OnError, OnTimeout, OrchestrationMode, OrchestrationStep, StepRetry,
+    Checkpoint, ForEach, OnError, OnTimeout, OrchestrationMode, OrchestrationStep, StepRetry, Undo,
 };
 pub(crate) use transform::{Transform, at_path, fill_address, fill_in, fill_value};
 pub use transport::{
@@ -127,9 +133,7 @@ fn read(text: &str, beside: Vec<Beside>, usual: Usual<'_>) -> Result<Read, Vec<P
     if !problems.is_empty() {
         return Err(sorted(problems));
     }
-    let parsed = serde_json::from_value(node.to_json());
-    let parsed = parsed.or_else(|_| serde_json::from_value(node.to_whole_json()));
-    let definition: Definition = parsed.map_err(|error| {
+    let definition: Definition = node.parse().map_err(|error| {
         vec![Problem::new(ProblemKind::WrongType, node.location).found(error.to_string())]
     })?;
     let mut rules = Rules { definition: &definition, node: &node, problems: Vec::new() };

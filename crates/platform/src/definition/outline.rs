@@ -4,7 +4,9 @@
 use super::file::Orchestration;
 use super::problem::ProblemKind;
 use super::source::{DURATION_MAX, parse_duration};
-use super::steps::{Checkpoint, ForEach, OnError, OnTimeout, OrchestrationMode, OrchestrationStep};
+use super::steps::{
+    Checkpoint, ForEach, OnError, OnTimeout, OrchestrationMode, OrchestrationStep, Undo,
+};
 use super::transform::{paths_of, paths_of_text};
 use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +67,25 @@ pub(crate) struct AgentWork {
     pub(crate) attempts: u32,
     pub(crate) on_error: OnError,
     pub(crate) items: Option<Items>,
+    /// Agent that undoes the effects.
+    pub(crate) undo: Option<Box<AgentWork>>,
+}
+
+impl AgentWork {
+    /// Returns the work that undoes the effects of a step.
+    fn of_undo(undo: &Undo) -> Self {
+        Self {
+            agent: undo.agent.clone(),
+            mode: undo.mode.unwrap_or(Mode::Build),
+            message: undo.message.clone(),
+            input: undo.input.clone(),
+            payload: undo.payload.clone(),
+            attempts: 1,
+            on_error: OnError::Ask,
+            items: None,
+            undo: None,
+        }
+    }
 }
 
 /// The items of a loop.
@@ -133,26 +154,28 @@ pub(super) fn agents_of(steps: &[OrchestrationStep]) -> Vec<AskedAgent<'_>> {
     found
 }
 
-/// An agent that a step asks.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct AskedStep<'a> {
-    pub(super) step: &'a OrchestrationStep,
-    pub(super) agent: &'a str,
-}
-
-/// An agent that a step asks, with the pointer of the step.
+/// An agent that a step asks, or that undoes its effects.
 #[derive(Debug, Clone)]
 pub(super) struct AskedAgent<'a> {
+    /// Pointer of the step, or of its `undo`.
     pub(super) pointer: String,
-    pub(super) asked: AskedStep<'a>,
+    pub(super) agent: &'a str,
+    pub(super) mode: Option<Mode>,
+    pub(super) input: Option<&'a Json>,
+    pub(super) payload: &'a Map<String, Json>,
 }
 
 fn find_agents<'a>(steps: &'a [OrchestrationStep], pointer: &str, found: &mut Vec<AskedAgent<'a>>) {
     for (place, step) in steps.iter().enumerate() {
         let pointer = format!("{pointer}/{place}");
-        if let Some(agent) = &step.agent {
-            let asked = AskedStep { step, agent };
-            found.push(AskedAgent { pointer: pointer.clone(), asked });
+        let OrchestrationStep { agent, mode, input, payload, undo, .. } = step;
+        if let Some(agent) = agent {
+            let pointer = pointer.clone();
+            found.push(AskedAgent { pointer, agent, mode: *mode, input: input.as_ref(), payload });
+        }
+        if let Some(Undo { agent, mode, input, payload, .. }) = undo {
+            let pointer = format!("{pointer}/undo");
+            found.push(AskedAgent { pointer, agent, mode: *mode, input: input.as_ref(), payload });
         }
         find_agents(&step.steps, &format!("{pointer}/steps"), found);
         find_agents(&step.parallel, &format!("{pointer}/parallel"), found);
@@ -337,6 +360,7 @@ impl<'a> Builder<'a> {
             ("for_each", step.for_each.is_some()),
             ("retry", step.retry.is_some()),
             ("on_error", step.on_error.is_some()),
+            ("undo", step.undo.is_some()),
         ];
         for (key, is_there) in of_agents {
             if is_there && step.agent.is_none() {
@@ -374,15 +398,9 @@ impl<'a> Builder<'a> {
             return Work::Wait(self.read_time(wait, format!("{pointer}/wait")));
         }
         let agent = step.agent.clone().unwrap_or_default();
-        let available = &self.orchestration.available_agents;
-        if !available.is_empty() && !available.contains(&agent) {
-            self.problems.push(StepProblem {
-                kind: ProblemKind::UnknownAgent,
-                pointer: format!("{pointer}/agent"),
-                found: Some(agent.clone()),
-                expected: "one of `availableAgents`".to_owned(),
-                known: available.clone(),
-            });
+        self.check_available(&agent, format!("{pointer}/agent"));
+        if let Some(undo) = &step.undo {
+            self.check_available(&undo.agent, format!("{pointer}/undo/agent"));
         }
         let on_error = step.on_error.unwrap_or_default();
         let usual = if on_error == OnError::Retry { ATTEMPTS } else { 1 };
@@ -395,7 +413,21 @@ impl<'a> Builder<'a> {
             attempts: step.retry.map_or(usual, |retry| retry.attempts),
             on_error,
             items: step.for_each.as_ref().map(|of| self.items(of)),
+            undo: step.undo.as_ref().map(|undo| Box::new(AgentWork::of_undo(undo))),
         })
+    }
+
+    fn check_available(&mut self, agent: &str, pointer: String) {
+        let available = &self.orchestration.available_agents;
+        if !available.is_empty() && !available.iter().any(|slug| slug == agent) {
+            self.problems.push(StepProblem {
+                kind: ProblemKind::UnknownAgent,
+                pointer,
+                found: Some(agent.to_owned()),
+                expected: "one of `availableAgents`".to_owned(),
+                known: available.clone(),
+            });
+        }
     }
 
     fn items(&self, of: &ForEach) -> Items {
@@ -542,9 +574,20 @@ impl<'a> Builder<'a> {
         for place in 0..self.read.len() {
             let before = self.before(place, |step| &step.needs | &step.rejections);
             let ReadStep { step, pointer } = &self.read[place];
+            for Placeholder { key, name } in unknown_names(step) {
+                self.problems.push(StepProblem {
+                    kind: ProblemKind::BadValue,
+                    pointer: format!("{pointer}/{key}"),
+                    found: Some(name),
+                    expected: "a placeholder that begins with `message`, `input`, `payload` or `steps`; in a loop also `item` and `index`".to_owned(),
+                    known: NAMES.map(str::to_owned).to_vec(),
+                });
+            }
             for reference in references_of(step) {
                 let pointer = format!("{pointer}/{}", reference.key);
                 let known = self.outline.steps.iter().position(|of| of.id == reference.id);
+                // An undo reads the result of its own step, too.
+                let is_own = known == Some(place) && reference.key.starts_with("undo/");
                 match known {
                     None => self.problems.push(StepProblem {
                         kind: ProblemKind::UnknownStep,
@@ -553,13 +596,16 @@ impl<'a> Builder<'a> {
                         expected: "the id of a step".to_owned(),
                         known: self.outline.steps.iter().map(|of| of.id.clone()).collect(),
                     }),
-                    Some(of) if !before.contains(&of) => self.problems.push(StepProblem {
-                        kind: ProblemKind::UnknownStep,
-                        pointer,
-                        found: Some(reference.id),
-                        expected: "a step that has ended by then; name it in `needs`".to_owned(),
-                        known: Vec::new(),
-                    }),
+                    Some(of) if !before.contains(&of) && !is_own => {
+                        self.problems.push(StepProblem {
+                            kind: ProblemKind::UnknownStep,
+                            pointer,
+                            found: Some(reference.id),
+                            expected: "a step that has ended by then; name it in `needs`"
+                                .to_owned(),
+                            known: Vec::new(),
+                        })
+                    }
                     Some(_) => {}
                 }
             }
@@ -567,24 +613,67 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// First names of placeholders.
+const NAMES: [&str; 6] = ["message", "input", "payload", "steps", "item", "index"];
+
 /// A step that a key of another one names.
 struct Reference {
     key: &'static str,
     id: String,
 }
 
+/// A placeholder, by its first name.
+struct Placeholder {
+    key: &'static str,
+    name: String,
+}
+
+/// The paths of the placeholders of a key.
+struct PathsOf<'a> {
+    key: &'static str,
+    paths: Vec<&'a str>,
+}
+
+/// Returns the placeholders of a step whose first name is not known.
+fn unknown_names(step: &OrchestrationStep) -> Vec<Placeholder> {
+    let mut unknown = Vec::new();
+    for PathsOf { key, paths } in placeholders_of(step) {
+        let is_item = step.for_each.is_some() && key != "for_each/list";
+        let known = if is_item { NAMES.len() } else { NAMES.len() - 2 };
+        for path in paths {
+            let name = path.split('.').next().unwrap_or_default();
+            if !NAMES.iter().take(known).any(|of| *of == name) {
+                unknown.push(Placeholder { key, name: name.to_owned() });
+            }
+        }
+    }
+    unknown
+}
+
 /// Returns the steps that the placeholders and the condition of a step name.
 fn references_of(step: &OrchestrationStep) -> Vec<Reference> {
-    let mut found: Vec<Reference> = Vec::new();
-    let mut add = |key: &'static str, paths: Vec<&str>| {
+    let condition = step.when.as_deref().map(paths_of_condition).unwrap_or_default();
+    let all = placeholders_of(step).into_iter().chain([PathsOf { key: "when", paths: condition }]);
+    let found = all.flat_map(|PathsOf { key, paths }| {
         let ids = paths.into_iter().filter_map(|path| path.strip_prefix("steps."));
         let ids = ids.map(|path| path.split('.').next().unwrap_or_default());
-        found.extend(ids.map(|id| Reference { key, id: id.to_owned() }));
-    };
+        ids.map(move |id| Reference { key, id: id.to_owned() }).collect::<Vec<_>>()
+    });
+    found.collect()
+}
+
+/// Returns the paths of the placeholders of a step.
+fn placeholders_of(step: &OrchestrationStep) -> Vec<PathsOf<'_>> {
+    let mut found: Vec<PathsOf<'_>> = Vec::new();
+    let mut add = |key, paths| found.push(PathsOf { key, paths });
     add("message", step.message.as_deref().map(paths_of_text).unwrap_or_default());
     add("input", step.input.as_ref().map(paths_of).unwrap_or_default());
     add("payload", step.payload.values().flat_map(paths_of).collect());
-    add("when", step.when.as_deref().map(paths_of_condition).unwrap_or_default());
+    if let Some(undo) = &step.undo {
+        add("undo/message", undo.message.as_deref().map(paths_of_text).unwrap_or_default());
+        add("undo/input", undo.input.as_ref().map(paths_of).unwrap_or_default());
+        add("undo/payload", undo.payload.values().flat_map(paths_of).collect());
+    }
     if let Some(of) = &step.for_each {
         add("for_each/list", paths_of(&of.list));
     }

@@ -534,6 +534,17 @@ impl Rules<'_> {
 
     fn check_steps(&mut self) {
         let Some(orchestration) = &self.definition.orchestration else { return };
+        if orchestration.planning.is_some() {
+            let at = "/orchestration/planning";
+            if orchestration.available_agents.is_empty() {
+                let expected = "the key `availableAgents` beside it, of which plans are made";
+                self.report(ProblemKind::TypeMismatch, at, expected);
+            }
+            if !orchestration.steps.is_empty() {
+                let expected = "no such key beside `steps`, which are written";
+                self.report(ProblemKind::TypeMismatch, at, expected);
+            }
+        }
         for problem in Outline::problems(orchestration) {
             let StepProblem { kind, pointer, found, expected, known } = problem;
             let mut reported = self.problem(kind, &pointer).expected(expected);

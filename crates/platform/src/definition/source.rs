@@ -97,7 +97,7 @@ impl Source {
 pub(super) const DURATION_MAX: Duration = Duration::from_secs(52 * 7 * 24 * 60 * 60);
 
 /// Parses a duration such as `90s` or `1m30s`. `None` for another text.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let mut total = Duration::ZERO;
     let mut rest = text;
     while !rest.is_empty() {

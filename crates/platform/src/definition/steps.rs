@@ -59,6 +59,30 @@ pub struct OrchestrationStep {
     /// Consequence of a failure of the last attempt; `abort` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
+    /// Agent that undoes the effects of the step when it is rolled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<Undo>,
+}
+
+/// An agent that undoes the effects of a step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Undo {
+    /// Slug of the agent.
+    pub agent: String,
+    /// Mode in which the agent is asked; `build` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// Message to the agent, with placeholders; by default the message of the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 100_000))]
+    pub message: Option<String>,
+    /// Input of the agent, with placeholders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Json>,
+    /// Details of the request to the agent, with placeholders.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub payload: Map<String, Json>,
 }
 
 /// A loop over a list.

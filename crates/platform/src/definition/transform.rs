@@ -98,10 +98,18 @@ pub(crate) fn fill_address(
             return Ok(value);
         }
         made.push_str(before);
+        if value.is_empty() && !made.contains('?') {
+            return Err(format!("`{path}` is empty, and a part of the path"));
+        }
         made.push_str(&encode(&value));
         rest = behind;
     }
     made.push_str(rest);
+    let path = made.split(['?', '#']).next().unwrap_or_default();
+    // The address that is read from it would be one without these segments.
+    if path.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Err(format!("the path of `{made}` leads to another one"));
+    }
     Ok(made)
 }
 
@@ -186,10 +194,13 @@ fn too_large() -> String {
     format!("it makes a value of more than {BYTES_MAX} bytes")
 }
 
-/// Returns the value at a path; null if there is none.
+/// Returns the value at a path; null if there is none. Of a list, `-1` is the last item.
 pub(crate) fn at_path<'v>(scope: &'v Value, path: &str) -> &'v Value {
     let step = |at: &'v Value, name: &str| match at {
-        Value::Array(items) => name.parse::<usize>().ok().and_then(|index| items.get(index)),
+        Value::Array(items) => match name.strip_prefix('-') {
+            None => items.get(name.parse::<usize>().ok()?),
+            Some(back) => items.get(items.len().checked_sub(back.parse().ok()?)?),
+        },
         other => other.get(name),
     };
     let mut names = path.split('.');
@@ -218,10 +229,11 @@ mod tests {
         let made = apply(json!({
             "n": "{{input.n}}", "list": "{{ input.list }}", "b": "{{input.list.1.b}}",
             "text": "n={{input.n}}, b={{input.list.1.b}}, none={{input.none}}{{input.missing}}",
+            "last": ["{{input.list.-1.b}}", "{{input.list.-2}}", "{{input.list.-3}}", "{{input.list.-0}}"],
             "missing": "{{input.missing.deep}}", "fixed": 3, "open": "{{ and }} and {{x",
         }));
         let expected = json!({
-            "n": 7, "list": ["a", {"b": true}], "b": true, "text": "n=7, b=true, none=",
+            "n": 7, "list": ["a", {"b": true}], "b": true, "last": [true, "a", null, null], "text": "n=7, b=true, none=",
             "missing": null, "fixed": 3, "open": " and {{x",
         });
         assert_eq!(made, Ok(expected));

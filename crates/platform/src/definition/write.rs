@@ -45,7 +45,7 @@ pub fn diff_lines(before: &str, after: &str) -> Vec<String> {
     lines
 }
 
-fn write_member(text: &mut String, key: &str, value: &Value, indent: usize) {
+pub(super) fn write_member(text: &mut String, key: &str, value: &Value, indent: usize) {
     let key = Value::from(key).to_string();
     let key = key.trim_matches('"').to_owned();
     let is_plain = !key.is_empty()

@@ -2,7 +2,7 @@
 
 use super::problem::{Location, Problem, ProblemKind};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value as Json};
 use serde_saphyr::{DuplicateKeyPolicy, MergeKeyPolicy, Options, Spanned};
 use std::fmt;
@@ -114,8 +114,14 @@ impl Node {
         })
     }
 
+    /// Reads the value as a type whose whole numbers may be written as floating point numbers.
+    pub(super) fn parse<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        let parsed = serde_json::from_value(self.to_json());
+        parsed.or_else(|_| serde_json::from_value(self.to_whole_json()))
+    }
+
     /// Returns the value with whole numbers as integers: `2.0` is one to a JSON Schema.
-    pub(super) fn to_whole_json(&self) -> Json {
+    fn to_whole_json(&self) -> Json {
         let mut json = self.to_json();
         make_whole(&mut json);
         json

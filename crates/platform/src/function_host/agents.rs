@@ -2,7 +2,7 @@
 
 use super::{Answer, Args, FunctionHost, at_once};
 use crate::rows::{NewRow, RowWriter};
-use crate::sub_agent::{SubRequest, ask_agent, naming};
+use crate::sub_agent::{FailedRequest, NoInput, SubRequest, ask_agent};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -61,9 +61,11 @@ impl FunctionHost<'_> {
         };
         let call = format!("ctx.agents.call/{number}");
         let asked = async move {
-            let request = SubRequest { call: &call, slug: &slug, input, depth: self.depth };
+            let no_input = NoInput::Chat;
+            let depth = self.depth;
+            let request = SubRequest { call: &call, slug: &slug, input, no_input, depth };
             let answer = ask_agent(self.agent, request, self.ctx).await;
-            answer.map_err(|error| naming(&slug, error))
+            answer.map_err(|error| self.failed(&slug, error))
         };
         let asked = self.stopping(Box::pin(asked));
         Box::pin(async move {
@@ -71,6 +73,19 @@ impl FunctionHost<'_> {
             let mut member = |name| answer.get_mut(name).map(Value::take).unwrap_or_default();
             Ok(json!({"content": member("content"), "metadata": member("metadata")}))
         })
+    }
+
+    /// Notes the failure of an agent, which the code may catch.
+    fn failed(&self, slug: &str, error: NodeError) -> NodeError {
+        let request = FailedRequest { agent: slug, step: "ctx.agents.call", attempt: 1 };
+        match request.fails_with(error, self.ctx).try_into_fault() {
+            Ok(fault) => {
+                let failures = fault.details.iter().flat_map(|details| &details.agent_failures);
+                self.failures().extend(failures.cloned());
+                fault.into()
+            }
+            Err(question) => question,
+        }
     }
 
     fn check_available(&self, slug: &String) -> Result<(), HostError> {

@@ -21,6 +21,7 @@ use weftwork_sandbox::{Host, HostError};
 use weftwork_types::BoxFuture;
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
+use weftwork_types::task::AgentFailure;
 
 /// Most characters of a line in the log of the operator.
 const LINE_CHARS_MAX: usize = 2_000;
@@ -45,6 +46,8 @@ pub(crate) struct FunctionHost<'n> {
     /// Number of agents that asked one another before this one.
     depth: u64,
     called: Mutex<Vec<ToolCalled>>,
+    /// Failures of agents that the code asked.
+    failures: Mutex<Vec<AgentFailure>>,
     /// The reason why the node has to stop, such as an open question.
     stopped: Mutex<Option<NodeError>>,
     /// Number of calls that have begun and not ended, of those that may have to stop the node.
@@ -102,6 +105,7 @@ impl<'n> FunctionHost<'n> {
             grants,
             depth,
             called: Mutex::default(),
+            failures: Mutex::default(),
             stopped: Mutex::default(),
             under_way: AtomicUsize::new(0),
             has_changed: Notify::new(),
@@ -122,6 +126,11 @@ impl<'n> FunctionHost<'n> {
 
     fn stopped(&self) -> MutexGuard<'_, Option<NodeError>> {
         self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Failures of agents that the code asked, in their order.
+    pub(crate) fn failures(&self) -> MutexGuard<'_, Vec<AgentFailure>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the calls of tools that ended, in the order of their ends; of many, the first ones and

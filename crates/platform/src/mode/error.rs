@@ -68,7 +68,7 @@ pub enum RequestError {
     },
     /// Agents ask one another too deeply.
     #[error(
-        "agent {agent} is asked by {limit} agents, one for another; `maxDepth` of its `orchestration` limits them"
+        "agents ask one another too deeply: agent {agent} may ask no further one, by its `maxDepth`, {limit}, or that of an agent before it"
     )]
     Depth {
         /// Slug of the agent.

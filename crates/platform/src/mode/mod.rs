@@ -9,7 +9,7 @@ pub use error::RequestError;
 pub(crate) use plan::plan;
 
 use crate::agent::Agent;
-use crate::definition::Definition;
+use crate::definition::{Definition, Orchestration};
 use crate::records::TITLE_CHARS_MAX;
 use serde_json::Value;
 use weftwork_types::task::{Mode, Payload};
@@ -65,6 +65,7 @@ pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestErr
             expected: "none: the progress of an orchestration is no input".to_owned(),
         });
     }
+    check_planning(&agent.slug, &agent.definition, &payload)?;
     match OrchestrationAction::of(&payload)? {
         None => {}
         Some(OrchestrationAction::Execute) => check_steps(&agent.slug, &agent.definition)?,
@@ -102,7 +103,10 @@ pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestErr
 pub(crate) enum OrchestrationAction {
     Execute,
     Continue,
+    Pause,
+    Resume,
     HumanResponse,
+    Rollback,
 }
 
 impl OrchestrationAction {
@@ -112,25 +116,52 @@ impl OrchestrationAction {
             None => Ok((payload.orchestrate == Some(true)).then_some(Self::Execute)),
             Some("execute") => Ok(Some(Self::Execute)),
             Some("continue") => Ok(Some(Self::Continue)),
+            Some("pause") => Ok(Some(Self::Pause)),
+            Some("resume") => Ok(Some(Self::Resume)),
             Some("human-response") => Ok(Some(Self::HumanResponse)),
+            Some("rollback") => Ok(Some(Self::Rollback)),
             Some(action) => Err(RequestError::OrchestrationAction {
                 action: action.to_owned(),
-                expected: "execute, continue, human-response",
+                expected: "execute, continue, pause, resume, human-response, rollback",
             }),
         }
     }
 }
 
-/// Checks that an agent has steps.
+/// Checks that an agent has steps, or plans them.
 pub(crate) fn check_steps(slug: &str, definition: &Definition) -> Result<(), RequestError> {
-    match definition.orchestration.as_ref().is_some_and(|of| !of.steps.is_empty()) {
+    let has_steps = |of: &Orchestration| !of.steps.is_empty() || of.planning.is_some();
+    match definition.orchestration.as_ref().is_some_and(has_steps) {
         true => Ok(()),
         false => Err(RequestError::Member {
             member: "payload.orchestrate",
             found: format!("for agent {slug}, which has no steps"),
-            expected: "an agent with `orchestration.steps`".to_owned(),
+            expected: "an agent with `orchestration.steps` or `orchestration.planning`".to_owned(),
         }),
     }
+}
+
+/// Checks that a request for a plan is one for an orchestration of an agent that plans its steps.
+fn check_planning(
+    slug: &str,
+    definition: &Definition,
+    payload: &Payload,
+) -> Result<(), RequestError> {
+    if payload.orchestration_plan != Some(true) {
+        return Ok(());
+    }
+    let is_execution = OrchestrationAction::of(payload)? == Some(OrchestrationAction::Execute);
+    let plans = definition.orchestration.as_ref().is_some_and(|of| of.planning.is_some());
+    let found = match (is_execution, plans) {
+        (true, true) => return Ok(()),
+        (false, _) => "in a request without `orchestrate`".to_owned(),
+        (true, false) => format!("for agent {slug}, whose steps are written"),
+    };
+    Err(RequestError::Member {
+        member: "payload.orchestrationPlan",
+        found,
+        expected: "`orchestrate`, and an agent with `orchestration.planning`".to_owned(),
+    })
 }
 
 /// Reads the details of a request.

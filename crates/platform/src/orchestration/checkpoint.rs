@@ -19,12 +19,13 @@ pub(super) fn ask(
     work: &CheckpointWork,
     ctx: &Ctx,
 ) -> NodeResult<StepRecord> {
-    let known = Value::Object(progress.values(&agent.outline));
+    let outline = progress.outline(agent)?;
+    let known = Value::Object(progress.values(&outline));
     let wrong = |reason| Fault::new(STEP_FAILED, format!("the checkpoint cannot ask: {reason}"));
     let values = fill_value(&work.input, &known).map_err(wrong)?;
     let text = fill_value(&Value::String(work.question.clone()), &known).map_err(wrong)?;
     let text = text.as_str().map_or_else(|| text.to_string(), str::to_owned);
-    let id = agent.outline.steps.get(place).map(|step| step.id.as_str()).unwrap_or_default();
+    let id = outline.steps.get(place).map(|step| step.id.as_str()).unwrap_or_default();
     let name = format!("{}/{id}", agent.slug);
     let call = ctx.tool_call_id(&name);
     let binding = ApprovalRequest::bind(ctx.thread(), &call, &name, &values);
@@ -34,7 +35,7 @@ pub(super) fn ask(
         args: values.clone(),
         effect: Effect::ExternalSideEffect,
         binding,
-        reason: format!("{text}{}", steps_behind(&agent.outline, place)),
+        reason: format!("{text}{}", steps_behind(&outline, place)),
     };
     let schema = ApprovalDecision::schema(binding, work.input_schema.clone());
     let mut question = Question::new(Ask::Approval(request)).answer_schema(schema);

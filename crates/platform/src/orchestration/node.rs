@@ -1,9 +1,13 @@
 //! The nodes of an orchestration.
 
 use super::checkpoint;
-use super::progress::{Change, OrchestrationRequest, Progress, StepRecord};
+use super::event::{StepChange, StepEvents};
+use super::pause;
+use super::planning::{self, MAKE_PLAN, PLANNED_STEP};
+use super::progress::{Change, OrchestrationRequest, Progress, RunPlan, StepRecord};
 use super::schedule::{Decision, Next, StepTask, decide};
 use super::step::{self, Attempted};
+use super::undo;
 use crate::agent::Agent;
 use crate::definition::{Outline, Work};
 use crate::mode::{OrchestrationAction, payload_of, usual};
@@ -15,20 +19,25 @@ use weftwork_graph::{
     Arg, Command, Ctx, Deps, END, Graph, Next as Target, NodeError, NodeResult, START, SendTo,
     State,
 };
+use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::Mode;
 
 /// Node that begins an orchestration.
 const BEGIN: &str = "begin";
 /// Node that decides what begins next.
-const ORCHESTRATE: &str = "orchestrate";
+pub(super) const ORCHESTRATE: &str = "orchestrate";
 /// Node that adds the steps to the answer.
 const REPORT: &str = "report";
+/// Node that undoes the effects of steps that are rolled back.
+pub(crate) const UNDO: &str = "undo";
+/// Key of the agent's own work among the steps that began. No id has a space.
+pub(crate) const OWN_WORK: &str = "own work";
 
 /// Adds the routes to the nodes of the modes, and the nodes of the steps, if the agent has some.
 pub(crate) fn add_steps(
     graph: Graph<AgentState>,
-    outline: &Outline,
+    agent: &Agent,
     modes: &[Mode],
 ) -> Graph<AgentState> {
     let first = usual(modes);
@@ -37,15 +46,22 @@ pub(crate) fn add_steps(
         asked.unwrap_or(first).name()
     };
     let names = modes.iter().map(|mode| mode.name());
-    if outline.steps.is_empty() {
+    let is_planned = agent.plans_steps();
+    if agent.outline.steps.is_empty() && !is_planned {
         return graph
             .route_to(START, names, move |state: State<AgentState>| Target::node(mode_of(&state)));
     }
-    let steps: Vec<String> = outline.steps.iter().map(|step| node_of(&step.id)).collect();
+    let steps: Vec<String> = match is_planned {
+        true => vec![PLANNED_STEP.to_owned()],
+        false => agent.outline.steps.iter().map(|step| node_of(&step.id)).collect(),
+    };
+    let first = if is_planned { MAKE_PLAN } else { ORCHESTRATE };
     let mut graph = graph
         .node(BEGIN, begin)
         .node(ORCHESTRATE, orchestrate)
         .node(REPORT, report)
+        .node(UNDO, undo::undo)
+        .edge(UNDO, ORCHESTRATE)
         .route_to(START, names.clone().chain([BEGIN]), move |state: State<AgentState>| {
             // Also what an earlier run left is not part of this one.
             let is_left = !state.orchestration().is_null();
@@ -55,8 +71,14 @@ pub(crate) fn add_steps(
                 false => Target::node(mode_of(&state)),
             }
         })
-        .ends(BEGIN, names.clone().chain([ORCHESTRATE]))
-        .ends(ORCHESTRATE, steps.iter().map(String::as_str).chain(names.clone()).chain([END]));
+        .ends(BEGIN, names.clone().chain([first]))
+        .ends(
+            ORCHESTRATE,
+            steps.iter().map(String::as_str).chain(names.clone()).chain([UNDO, END]),
+        );
+    if is_planned {
+        graph = planning::add_nodes(graph);
+    }
     for step in &steps {
         graph = graph.node(step.as_str(), carry_out).edge(step.as_str(), ORCHESTRATE);
     }
@@ -76,6 +98,11 @@ fn node_of(id: &str) -> String {
     format!("step_{id}")
 }
 
+/// Returns the id of the step of a node.
+pub(crate) fn id_of_node(node: &str) -> Option<&str> {
+    node.strip_prefix("step_")
+}
+
 /// Begins the orchestration of a request. A request without one goes to its mode.
 async fn begin(
     state: State<AgentState>,
@@ -90,27 +117,49 @@ async fn begin(
         payload: state.payload().cloned().unwrap_or_default(),
         input: state.input().cloned().unwrap_or_default(),
         depth: state.depth().copied().unwrap_or_default(),
+        steps: agent.outline.steps.iter().map(|step| step.id.clone()).collect(),
+        path: path_of(&state)?,
     };
     if action.is_none() {
         return Ok(hand_over(&request, Change { end: true, ..Change::default() }));
     }
     let change = Change { begin: Some(request), ..Change::default() };
     let update = AgentStateUpdate::new().orchestration(json!(change));
-    Ok(Command::update(update).goto(ORCHESTRATE))
+    Ok(Command::update(update).goto(if agent.plans_steps() { MAKE_PLAN } else { ORCHESTRATE }))
+}
+
+/// Returns the steps around the agent.
+fn path_of(state: &State<AgentState>) -> NodeResult<Vec<String>> {
+    let path = state.path().cloned().map(serde_json::from_value);
+    Ok(path.transpose()?.unwrap_or_default())
 }
 
 /// Writes the request again for the node of its mode: the channels of requests last one superstep.
 fn hand_over(request: &OrchestrationRequest, change: Change) -> Command<AgentState> {
-    let OrchestrationRequest { mode, payload, input, depth, .. } = request;
+    let OrchestrationRequest { mode, payload, input, depth, path, .. } = request;
     let mut update = AgentStateUpdate::new()
         .orchestration(json!(change))
         .mode(mode.name().to_owned())
         .payload(payload.clone())
-        .depth(*depth);
+        .depth(*depth)
+        .path(json!(path));
     if !input.is_null() {
         update = update.input(input.clone());
     }
     Command::update(update).goto(mode.name())
+}
+
+/// The request for the own work, behind the steps. In the mode `plan` it makes a plan of its own, and no
+/// version of the one that was carried out.
+fn own_request(progress: &Progress) -> OrchestrationRequest {
+    let mut request = progress.request.clone();
+    if progress.plan.is_some()
+        && request.mode == Mode::Plan
+        && let Some(members) = request.payload.as_object_mut()
+    {
+        members.remove("planId");
+    }
+    request
 }
 
 /// Decides what begins next.
@@ -120,17 +169,41 @@ async fn orchestrate(
     ctx: Ctx,
 ) -> NodeResult<Command<AgentState>> {
     let progress = progress_of(&state)?;
+    if progress.rolls_back() {
+        return Ok(Command::update(AgentStateUpdate::new()).goto(UNDO));
+    }
     let run = ctx.calls().origin.run().map(|caller| &caller.run);
-    let Decision { records, failures, next } = decide(&agent.outline, &progress, run);
-    let change = Change { records, failures, ..Change::default() };
+    let outline = progress.outline(&agent)?;
+    let Decision { records, failures, next } = decide(&outline, &progress, run);
+    let starts: Vec<String> = match &next {
+        Next::Own => vec![OWN_WORK.to_owned()],
+        Next::Tasks(tasks) => tasks.iter().map(|task| task.key(&outline)).collect(),
+        Next::Abort(_) => Vec::new(),
+    };
+    let mut change = Change { records, failures, ..Change::default() };
+    if !starts.is_empty() {
+        pause::hold(&*agent.store, &ctx).await?;
+        change.starts = starts;
+        change.versions = Some(agent.current_versions(&ctx).await?);
+    }
+    // An orchestration that is held decides again when it goes on.
+    let events = StepEvents::of(&progress, &outline, &ctx);
+    events.emit_decided(|id| change.records.get(id).cloned());
     match next {
-        Next::Own => Ok(hand_over(&progress.request, change)),
+        Next::Own => Ok(hand_over(&own_request(&progress), change)),
         Next::Tasks(tasks) => {
             let mut command = Command::update(AgentStateUpdate::new().orchestration(json!(change)));
             for task in tasks {
-                let step = agent.outline.steps.get(task.position);
-                let node = step.map(|step| node_of(&step.id)).unwrap_or_default();
-                ctx.emit(json!({"orchestration": {"step": task.key(&agent.outline), "status": "started"}}));
+                let step = outline.steps.get(task.position);
+                let node = match &progress.plan {
+                    Some(_) => PLANNED_STEP.to_owned(),
+                    None => step.map(|step| node_of(&step.id)).unwrap_or_default(),
+                };
+                let key = task.key(&outline);
+                // A step about which a person is asked makes no attempt.
+                if !matches!(progress.records.get(&key), Some(StepRecord::Asking { .. })) {
+                    events.emit(&key, &StepChange::Started);
+                }
                 command = command.send(SendTo::to(node, task));
             }
             Ok(command)
@@ -139,14 +212,28 @@ async fn orchestrate(
             let mut ended = progress.clone();
             ended.records.extend(change.records);
             ended.failures.extend(change.failures);
-            let mut answer = agent.failed_answer(progress.request.mode, &fault);
-            describe(&ended, &agent.outline, &mut answer);
-            let message = Message::text(ctx.message_id(), Role::Assistant, fault.message);
-            let end = Change { end: true, ..Change::default() };
-            let update = AgentStateUpdate::new().messages([message]).answer(answer);
-            Ok(Command::update(update.orchestration(json!(end))))
+            end_without_result(&agent, &ended, fault, Value::Null, &ctx)
         }
     }
+}
+
+/// Ends an orchestration without a result. The metadata of the answer have these members, too.
+pub(super) fn end_without_result(
+    agent: &Agent,
+    progress: &Progress,
+    fault: Fault,
+    more: Value,
+    ctx: &Ctx,
+) -> NodeResult<Command<AgentState>> {
+    let mut answer = agent.failed_answer(progress.request.mode, &fault);
+    describe(progress, &*progress.outline(agent)?, &mut answer);
+    if let (Value::Object(more), Some(metadata)) = (more, answer["metadata"].as_object_mut()) {
+        metadata.extend(more);
+    }
+    let message = Message::text(ctx.message_id(), Role::Assistant, fault.message);
+    let end = Change { end: true, ..Change::default() };
+    let update = AgentStateUpdate::new().messages([message]).answer(answer);
+    Ok(Command::update(update.orchestration(json!(end))))
 }
 
 /// Carries out a step, or an item of a loop.
@@ -157,23 +244,33 @@ async fn carry_out(
     ctx: Ctx,
 ) -> NodeResult<AgentStateUpdate> {
     let progress = progress_of(&state)?;
-    let Some(planned) = agent.outline.steps.get(task.position) else {
-        return Err(NodeError::message("the definition has no such step"));
+    let outline = progress.outline(&agent)?;
+    let Some(planned) = outline.steps.get(task.position) else {
+        return Err(NodeError::message("the orchestration has no such step"));
     };
-    let Attempted { record, failure } = match &planned.work {
-        Work::Agent(work) => step::carry_out(&agent, &progress, &task, work, &ctx).await?,
+    let key = task.key(&outline);
+    let events = StepEvents::of(&progress, &outline, &ctx);
+    let attempted = match &planned.work {
+        Work::Agent(work) => step::carry_out(&agent, &progress, &task, work, &ctx).await,
         Work::Checkpoint(work) => {
-            Attempted::ended(checkpoint::ask(&agent, &progress, task.position, work, &ctx)?)
+            checkpoint::ask(&agent, &progress, task.position, work, &ctx).map(Attempted::ended)
         }
         Work::Wait(time) => {
-            ctx.sleep(*time).await?;
-            Attempted::ended(StepRecord::Done { content: Value::Null })
+            let slept = ctx.sleep(*time).await;
+            slept.map(|()| Attempted::ended(StepRecord::Done { content: Value::Null }))
         }
     };
-    let key = task.key(&agent.outline);
-    ctx.emit(json!({"orchestration": {"step": key, "status": json!(record)["status"]}}));
+    if attempted.as_ref().is_err_and(NodeError::is_interrupt) {
+        let change = match &planned.work {
+            Work::Agent(_) | Work::Checkpoint(_) => StepChange::Asked,
+            Work::Wait(_) => StepChange::Waiting,
+        };
+        events.emit(&key, &change);
+    }
+    let Attempted { record, failures } = attempted?;
+    events.emit(&key, &StepChange::Recorded { record: &record, failure: failures.last() });
     let records = BTreeMap::from([(key, record)]);
-    let change = Change { records, failures: failure.into_iter().collect(), ..Change::default() };
+    let change = Change { records, failures, ..Change::default() };
     Ok(AgentStateUpdate::new().orchestration(json!(change)))
 }
 
@@ -181,20 +278,34 @@ async fn carry_out(
 async fn report(state: State<AgentState>, agent: Deps<Arc<Agent>>) -> NodeResult<AgentStateUpdate> {
     let progress = progress_of(&state)?;
     let mut answer = state.answer().cloned().unwrap_or_default();
-    describe(&progress, &agent.outline, &mut answer);
+    describe(&progress, &*progress.outline(&agent)?, &mut answer);
     let end = Change { end: true, ..Change::default() };
     Ok(AgentStateUpdate::new().answer(answer).orchestration(json!(end)))
 }
 
 fn describe(progress: &Progress, outline: &Outline, answer: &mut Value) {
-    answer["metadata"]["steps"] = progress.report(outline);
-    if !progress.failures.is_empty() {
-        answer["metadata"]["failures"] = json!(progress.failures);
+    // The own work in the mode `plan` has made another one.
+    if let Some(plan) = &progress.plan
+        && answer["metadata"].get("plan").is_none()
+    {
+        let RunPlan { id, title, version, .. } = plan;
+        answer["metadata"]["plan"] = match version {
+            Some(version) => json!({"id": id, "title": title, "version": version}),
+            None => json!({"id": id, "title": title}),
+        };
+    }
+    let own = answer["metadata"].get("failures").and_then(Value::as_array).cloned();
+    for (name, value) in progress.describe(outline) {
+        answer["metadata"][name] = value;
+    }
+    if let Some(own) = own {
+        let of_steps = progress.failures.iter().map(|failure| json!(failure));
+        answer["metadata"]["failures"] = of_steps.chain(own).collect();
     }
 }
 
 /// Returns the progress, without which no node of an orchestration runs.
-fn progress_of(state: &State<AgentState>) -> NodeResult<Progress> {
+pub(super) fn progress_of(state: &State<AgentState>) -> NodeResult<Progress> {
     let missing = || NodeError::message("the run has no orchestration");
     Progress::of(state)?.ok_or_else(missing)
 }

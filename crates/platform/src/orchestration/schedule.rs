@@ -272,7 +272,7 @@ fn fault_of(step: &OutlineStep, failure: &AgentFailure) -> Fault {
 }
 
 /// Returns the items of a loop; the error is the reason why there are none.
-fn items_of(of: &Items, values: &Value) -> Result<Vec<Value>, String> {
+pub(super) fn items_of(of: &Items, values: &Value) -> Result<Vec<Value>, String> {
     let value = fill_value(&of.list, values)?;
     // Many agents return JSON as a text.
     let parsed = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());

@@ -1,26 +1,26 @@
 //! A step at work: an attempt of an agent, or the question what follows a failure.
 
-use super::STEP_FAILED;
 use super::progress::{Progress, StepRecord};
 use super::schedule::StepTask;
+use super::{REJECTED, STEP_FAILED};
 use crate::agent::Agent;
 use crate::definition::{AgentWork, OnError, fill_value};
-use crate::sub_agent::{SubRequest, ask_agent};
+use crate::sub_agent::{FailedRequest, NoInput, SubRequest, ask_agent, led_to, run_of};
 use serde_json::{Map, Value, json};
 use weftwork_graph::{Ctx, NodeError, NodeResult, Question};
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::AgentFailure;
 
-/// The record that a task of a step makes, and the failure if it failed.
+/// The record that a task of a step makes, and the failure if it failed, behind those that led to it.
 pub(super) struct Attempted {
     pub(super) record: StepRecord,
-    pub(super) failure: Option<AgentFailure>,
+    pub(super) failures: Vec<AgentFailure>,
 }
 
 impl Attempted {
     pub(super) fn ended(record: StepRecord) -> Self {
-        Self { record, failure: None }
+        Self { record, failures: Vec::new() }
     }
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn carry_out(
     work: &AgentWork,
     ctx: &Ctx,
 ) -> NodeResult<Attempted> {
-    let key = task.key(&agent.outline);
+    let key = task.key(&*progress.outline(agent)?);
     let attempts = match progress.records.get(&key) {
         Some(StepRecord::Asking { failure }) => return ask_person(failure, ctx),
         Some(StepRecord::Retrying { attempts }) => *attempts,
@@ -43,22 +43,19 @@ pub(super) async fn carry_out(
         // An open question stops the node.
         Err(error) => error.try_into_fault()?,
     };
-    let failure = AgentFailure {
-        agent: work.agent.clone(),
-        step: key,
-        attempt: attempts + 1,
-        code: fault.code,
-        safe_message: fault.message,
-        retriable: fault.retriable,
-        cause_id: ctx.calls().origin.run().map(|caller| caller.run.clone()),
-    };
+    let request = FailedRequest { agent: &work.agent, step: &key, attempt: attempts + 1 };
+    let failure = request.failure(&fault, run_of(ctx));
     let record = match work.on_error {
+        // A person has rejected what the step is for: asking again would go round the decision.
+        _ if failure.code == REJECTED.0 => StepRecord::Failed { failure: failure.clone() },
         _ if failure.attempt < work.attempts => StepRecord::Retrying { attempts: failure.attempt },
         OnError::Skip => StepRecord::Skipped { failed: true },
         OnError::Ask => StepRecord::Asking { failure: failure.clone() },
         OnError::Retry | OnError::Abort => StepRecord::Failed { failure: failure.clone() },
     };
-    Ok(Attempted { record, failure: Some(failure) })
+    let mut failures = led_to(&fault);
+    failures.push(failure);
+    Ok(Attempted { record, failures })
 }
 
 /// Asks the agent once, and returns its content.
@@ -69,9 +66,10 @@ async fn attempt(
     work: &AgentWork,
     ctx: &Ctx,
 ) -> NodeResult<Value> {
-    let mut values = progress.values(&agent.outline);
+    let outline = progress.outline(agent)?;
+    let mut values = progress.values(&outline);
     if let Some(number) = task.item {
-        let id = agent.outline.steps.get(task.position).map(|step| step.id.as_str());
+        let id = outline.steps.get(task.position).map(|step| step.id.as_str());
         let record = id.and_then(|id| progress.records.get(id));
         let Some(StepRecord::Looping { items }) = record else {
             return Err(NodeError::message("the loop of the item has ended"));
@@ -79,11 +77,39 @@ async fn attempt(
         values.insert("item".to_owned(), items.get(number).cloned().unwrap_or_default());
         values.insert("index".to_owned(), number.into());
     }
-    let input = input_of(work, &Value::Object(values), ctx).map_err(|reason| {
+    let mut path = progress.request.path.clone();
+    path.push(task.key(&outline));
+    let values = Value::Object(values);
+    let asking = Asking { call: "step", values: &values, path, depth: progress.request.depth };
+    ask_for(agent, work, asking, ctx).await
+}
+
+/// A request of a step, or of its undo.
+pub(super) struct Asking<'a> {
+    /// Name of the call, which no other call of the task has.
+    pub(super) call: &'a str,
+    /// Values of the placeholders.
+    pub(super) values: &'a Value,
+    /// Steps around the agent that is asked.
+    pub(super) path: Vec<String>,
+    /// Number of agents that asked one another before.
+    pub(super) depth: u64,
+}
+
+/// Asks the agent of a work, and returns its content.
+pub(super) async fn ask_for(
+    agent: &Agent,
+    work: &AgentWork,
+    asking: Asking<'_>,
+    ctx: &Ctx,
+) -> NodeResult<Value> {
+    let Asking { call, values, path, depth } = asking;
+    let mut input = input_of(work, values, ctx).map_err(|reason| {
         Fault::new(STEP_FAILED, format!("the request of the step cannot be made: {reason}"))
     })?;
-    let depth = progress.request.depth;
-    let request = SubRequest { call: "step", slug: &work.agent, input, depth };
+    input.insert("path".to_owned(), json!(path));
+    let no_input = NoInput::Empty;
+    let request = SubRequest { call, slug: &work.agent, input, no_input, depth };
     let mut answer = ask_agent(agent, request, ctx).await?;
     match answer.get_mut("content").map(Value::take) {
         None | Some(Value::Null) => Err(NodeError::message("it gave no answer")),
@@ -106,16 +132,14 @@ fn input_of(work: &AgentWork, values: &Value, ctx: &Ctx) -> Result<Map<String, V
         false => vec![Message::text(ctx.message_id(), Role::User, message)],
     };
     let payload = fill_value(&Value::Object(work.payload.clone()), values)?;
-    let input = match &work.input {
-        Some(input) => fill_value(input, values)?,
-        None => Value::Object(Map::new()),
-    };
-    Ok(Map::from_iter([
+    let mut made = Map::from_iter([
         ("messages".to_owned(), json!(messages)),
         ("mode".to_owned(), json!(work.mode)),
         ("payload".to_owned(), payload),
-        ("input".to_owned(), input),
-    ]))
+    ]);
+    let input = work.input.as_ref().map(|input| fill_value(input, values)).transpose()?;
+    made.extend(input.map(|input| ("input".to_owned(), input)));
+    Ok(made)
 }
 
 /// Asks a person what follows a failure.

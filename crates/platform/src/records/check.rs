@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use weftwork_schema::{Checker, ViolationKind};
 
+/// Type of the plans of orchestrations.
+pub(crate) const ORCHESTRATION: &str = "orchestration";
 /// Maximum number of reported problems of a content.
 const PROBLEMS_MAX: usize = 20;
 /// Maximum number of headings that a problem quotes.
@@ -80,6 +82,13 @@ impl Form {
     #[must_use]
     pub fn of_format(format: ContentFormat) -> Self {
         Self { format, kind: None, schema: None, template: None, sections: Vec::new() }
+    }
+
+    /// Creates the form of the plans of orchestrations.
+    #[must_use]
+    pub fn of_orchestration() -> Self {
+        let kind = Some(ORCHESTRATION.to_owned());
+        Self { kind, ..Self::of_format(ContentFormat::Yaml) }
     }
 
     /// Creates the form that a definition declares for its plans.

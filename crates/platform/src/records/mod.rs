@@ -19,6 +19,7 @@ mod version;
 
 pub use action::{Edit, Merge, Records};
 pub use cache::RecordCache;
+pub(crate) use check::ORCHESTRATION;
 pub use check::{ContentProblem, ContentRule, Form};
 pub(crate) use conversation::agent_of_thread;
 pub use conversation::{
@@ -29,6 +30,7 @@ pub use conversation::{
 pub use error::{Changed, MergeConflicts, RecordError};
 pub use merge::{ConflictLocation, MergeConflict, merge_contents};
 pub use record::{Record, RecordId, RecordKind, RecordRef};
+pub(crate) use version::current_write;
 pub use version::{
     Author, CONTENT_BYTES_MAX, ContentFormat, NewVersion, RECORDS_MAX, TITLE_CHARS_MAX,
     VERSIONS_MAX, Version, VersionContent, version_writes,

@@ -52,8 +52,17 @@ impl RecordKind {
 
 /// The id of a record within its thread: 1 to 128 characters from letters, digits, `_`, `-`, `.`
 /// and `:`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub struct RecordId(String);
+
+impl TryFrom<String> for RecordId {
+    type Error = InvalidId;
+
+    fn try_from(text: String) -> std::result::Result<Self, InvalidId> {
+        Self::new(text)
+    }
+}
 
 impl RecordId {
     /// Creates an id from a text.

@@ -194,6 +194,17 @@ pub fn version_writes(
     writes_unchecked(at, new, form.format, form.kind.clone(), author)
 }
 
+/// Returns the write that makes another version of a record the current one. It expects no version of
+/// the sequence.
+pub(crate) fn current_write(
+    at: &RecordRef,
+    version: u64,
+    by: &str,
+    now: Timestamp,
+) -> Result<SequenceWrite> {
+    Event::Current { version, by: by.to_owned(), at: now }.append(at)
+}
+
 /// Returns the writes of a version whose content was checked before.
 pub(super) fn writes_unchecked(
     at: &RecordRef,

@@ -8,7 +8,7 @@ use crate::mode::payload_of;
 use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::skills::choose_skills;
 use crate::state::{AgentState, AgentStateUpdate, last_request};
-use crate::sub_agent::{SubRequest, ask_agent, naming};
+use crate::sub_agent::{FailedRequest, NoInput, SubRequest, ask_agent};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weftwork_graph::{Ctx, Deps, Graph, NodeError, NodeResult, State};
@@ -108,10 +108,12 @@ async fn ask_sub_agent(
             ("messages".to_owned(), json!(asked)),
             ("mode".to_owned(), json!(Mode::Build)),
         ]),
+        no_input: NoInput::Chat,
         depth: state.depth().copied().unwrap_or_default(),
     };
     let answer = ask_agent(agent, request, ctx).await;
-    let mut answer = answer.map_err(|error| naming(slug, error))?;
+    let asked = FailedRequest { agent: slug, step: "sub_agent", attempt: 1 };
+    let mut answer = answer.map_err(|error| asked.fails_with(error, ctx))?;
     let content = answer.get_mut("content").map(Value::take).unwrap_or_default();
     let text = match content {
         Value::Null => return Err(NodeError::message(format!("agent {slug} gave no answer"))),

@@ -79,6 +79,10 @@ async fn build(
     if !called.is_empty() {
         answer["metadata"]["tools"] = Value::Array(called);
     }
+    let failures = std::mem::take(&mut *host.failures());
+    if !failures.is_empty() {
+        answer["metadata"]["failures"] = json!(failures);
+    }
     let message = Message::text(ctx.message_id(), Role::Assistant, text);
     Ok(AgentStateUpdate::new().messages([message]).answer(answer))
 }
@@ -118,8 +122,10 @@ async fn script_of(
 
 /// The results of the steps of the orchestration, by ids.
 fn results_of(agent: &Agent, state: &State<AgentState>) -> NodeResult<Value> {
-    let progress = Progress::of(state)?;
-    Ok(progress.map_or_else(|| json!({}), |progress| progress.results(&agent.outline)))
+    match Progress::of(state)? {
+        None => Ok(json!({})),
+        Some(progress) => Ok(progress.results(&*progress.outline(agent)?)),
+    }
 }
 
 /// A result of code.

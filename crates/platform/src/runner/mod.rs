@@ -85,7 +85,7 @@ pub(crate) fn compile(
             let agent = Arc::clone(&agent);
             move |input| mode::check_input(&agent, input).map_err(|error| error.fault())
         });
-    graph = orchestration::add_steps(graph, &agent.outline, &modes);
+    graph = orchestration::add_steps(graph, &agent, &modes);
     for mode in modes {
         graph = match mode {
             Mode::Plan => runner.plan(graph),

@@ -15,6 +15,10 @@ const NUMBERS: &[(&str, &[&str])] = &[
     ("type: tool\ntools: [a/b]\nexecution:\n  budget:\n    tools: #", &["1"]),
     ("type: tool\ntools: [a/b]\nexecution:\n  budget:\n    calls: #", &["0", "1"]),
     ("type: context\norchestration:\n  maxDepth: #", &["1", "16"]),
+    (
+        "type: context\norchestration:\n  availableAgents: [a]\n  planning:\n    steps_max: #",
+        &["1", "8", "64", "8.0"],
+    ),
     ("type: context\nsources:\n  - kind: history\n    limit: #", &["1", "1000"]),
     (
         "type: function\nfunction_code: x\ntransport:\n  kind: function\n  function:\n    timeout_ms: #",

@@ -1,7 +1,7 @@
 //! A runtime with defined agents, a scripted model and two tools.
 
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
@@ -18,7 +18,7 @@ use weftwork_types::item::{
 };
 use weftwork_types::message::Message;
 use weftwork_types::port::{
-    Egress, EgressError, EgressRequest, EgressResponse, Platform, TaskCaller,
+    Egress, EgressError, EgressRequest, EgressResponse, ManualClock, Platform, TaskCaller,
 };
 use weftwork_types::task::TaskResponse;
 use weftwork_types::{BoxFuture, Principal, StoreError, Timestamp};
@@ -111,6 +111,13 @@ pub(crate) struct Bench {
 /// The answers of the model, in their order. One may do something first.
 type Answers = Arc<Mutex<VecDeque<Box<dyn FnOnce() -> Step + Send>>>>;
 
+/// Optional parts of a bench.
+#[derive(Default)]
+struct Extras {
+    items: Option<Arc<dyn ItemStore>>,
+    clock: Option<ManualClock>,
+}
+
 /// Reads a definition from its text.
 pub(crate) fn agent(slug: &str, text: &str) -> DefinitionFolder {
     let root = TempDir::new().expect("a folder");
@@ -147,8 +154,84 @@ fn weigh(#[arg(secret)] key: String) -> std::result::Result<usize, ToolError> {
     }
 }
 
+/// Calls of `math/count`, by their keys.
+static COUNTS: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
+
+/// Returns the number of calls of `math/count` with a key.
+pub(crate) fn counted(key: &str) -> usize {
+    COUNTS.lock().expect("no panic").get(key).copied().unwrap_or_default()
+}
+
+/// Counts its calls.
+#[tool(name = "math/count", example(request = "Count a.", args = {"key": "a"}))]
+fn count(key: String) -> usize {
+    let mut counts = COUNTS.lock().expect("no panic");
+    let calls = counts.entry(key).or_default();
+    *calls += 1;
+    *calls
+}
+
+/// Lines that tools wrote outside of the runs, by the names of books.
+static OUTSIDE: Mutex<BTreeMap<String, Vec<String>>> = Mutex::new(BTreeMap::new());
+
+/// Returns the lines of a book.
+pub(crate) fn outside(book: &str) -> Vec<String> {
+    OUTSIDE.lock().expect("no panic").get(book).cloned().unwrap_or_default()
+}
+
+fn write_outside(book: String, line: String) {
+    OUTSIDE.lock().expect("no panic").entry(book).or_default().push(line);
+}
+
+/// Writes a line, and returns it.
+#[tool(
+    name = "stock/write",
+    effect = external_side_effect,
+    example(request = "Write a to b.", args = {"book": "b", "line": "a"})
+)]
+fn write(book: String, line: String) -> String {
+    write_outside(book, line.clone());
+    line
+}
+
+/// Writes a line the first time, and fails unless the book has the line already.
+#[tool(
+    name = "stock/falter",
+    effect = external_side_effect,
+    example(request = "Write a to b.", args = {"book": "b", "line": "a"})
+)]
+fn falter(book: String, line: String) -> std::result::Result<String, ToolError> {
+    let failed = format!("failed {line}");
+    if outside(&book).contains(&failed) {
+        write_outside(book, line.clone());
+        return Ok(line);
+    }
+    write_outside(book, failed);
+    Err(ToolError::failed("the stock is locked"))
+}
+
+/// Writes a line, and does not end.
+#[tool(
+    name = "stock/hang",
+    effect = external_side_effect,
+    example(request = "Write a to b.", args = {"book": "b", "line": "a"})
+)]
+async fn hang(book: String, line: String) -> String {
+    write_outside(book, line);
+    std::future::pending().await
+}
+
 fn tools() -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(add), Arc::new(negate), Arc::new(fail), Arc::new(weigh)]
+    vec![
+        Arc::new(count),
+        Arc::new(add),
+        Arc::new(negate),
+        Arc::new(fail),
+        Arc::new(weigh),
+        Arc::new(write),
+        Arc::new(falter),
+        Arc::new(hang),
+    ]
 }
 
 impl Bench {
@@ -165,7 +248,8 @@ impl Bench {
         steps: impl IntoIterator<Item = Step>,
     ) -> BoxFuture<'static, Self> {
         let items: Arc<dyn ItemStore> = Arc::new(OddItems);
-        Self::open(Arc::new(MemoryStore::new()), Some(items), definitions, steps)
+        let items = Extras { items: Some(items), clock: None };
+        Self::open(Arc::new(MemoryStore::new()), items, definitions, steps)
     }
 
     pub(crate) fn over(
@@ -173,12 +257,22 @@ impl Bench {
         definitions: impl IntoIterator<Item = DefinitionFolder>,
         steps: impl IntoIterator<Item = Step>,
     ) -> BoxFuture<'static, Self> {
-        Self::open(store, None, definitions, steps)
+        Self::open(store, Extras::default(), definitions, steps)
+    }
+
+    /// A bench whose time is that of a clock.
+    pub(crate) fn with_clock(
+        clock: ManualClock,
+        definitions: impl IntoIterator<Item = DefinitionFolder>,
+        steps: impl IntoIterator<Item = Step>,
+    ) -> BoxFuture<'static, Self> {
+        let clock = Extras { items: None, clock: Some(clock) };
+        Self::open(Arc::new(MemoryStore::new()), clock, definitions, steps)
     }
 
     fn open(
         store: Arc<dyn Store>,
-        items: Option<Arc<dyn ItemStore>>,
+        extras: Extras,
         definitions: impl IntoIterator<Item = DefinitionFolder>,
         steps: impl IntoIterator<Item = Step>,
     ) -> BoxFuture<'static, Self> {
@@ -200,7 +294,10 @@ impl Bench {
                 Err(ModelError::Unknown { found: id.to_owned(), known: Vec::new() })
             }),
             tools: tools(),
-            policy: Policy::new().allow("math/*").expect("a pattern"),
+            policy: Policy::new()
+                .allow("math/*")
+                .and_then(|of| of.allow("stock/*"))
+                .expect("a pattern"),
             store: Arc::clone(&store),
             sandbox: None,
             egress: Arc::new(NoEgress),
@@ -210,8 +307,12 @@ impl Bench {
         let agents = Agents::new(definitions.into_iter().collect::<Vec<_>>().into(), services);
         let runtime = Runtime::builder(Arc::clone(&store)).graph_source(Arc::new(agents.clone()));
         let runtime = runtime.map_budgets(|others| agents.budgets(others));
-        let runtime = match items {
+        let runtime = match extras.items {
             Some(items) => runtime.items(items),
+            None => runtime,
+        };
+        let runtime = match extras.clock {
+            Some(clock) => runtime.clock(Arc::new(clock)),
             None => runtime,
         };
         Box::pin(async move {

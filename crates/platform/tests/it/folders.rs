@@ -106,6 +106,59 @@ fn the_agents_that_one_asks_are_there_and_do_not_ask_it() {
 }
 
 #[test]
+fn requests_of_steps_fit_their_agents() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let root = dir.path();
+    write(root, "adder/agent.yaml", "type: tool\ntools: [math/add]\n");
+    let strict = "type: context\ninput_schema: {type: object, required: [n], additionalProperties: false, properties: {n: {type: integer, maximum: 9}}}\n";
+    write(root, "strict/agent.yaml", strict);
+    let nested = |next: &str| {
+        format!(
+            "type: context\norchestration: {{steps: [{{id: a, agent: {next}, payload: {{orchestrate: true}}}}]}}\n"
+        )
+    };
+    write(root, "one/agent.yaml", nested("two"));
+    write(root, "two/agent.yaml", nested("three"));
+    write(root, "three/agent.yaml", nested("adder"));
+    let boss = r#"type: context
+orchestration:
+  steps:
+    - {id: a, agent: adder, payload: {tool: math/add}}
+    - id: b
+      agent: adder
+      payload:
+        tool: math/ad # !
+    - id: c
+      agent: adder
+      payload: {arguments: [1]} # !
+    - {id: d, agent: strict, input: {n: 1}}
+    - {id: e, agent: strict, input: {n: "{{steps.a.content}}"}}
+    - {id: f, agent: strict, input: "{{input}}"}
+    - id: g
+      agent: strict
+      input:
+        n: ten # !
+    - id: h
+      agent: strict
+      input: {n: 1, m: "{{message}}"} # !
+    - {id: i, agent: two}
+    - id: j
+      agent: one
+      payload:
+        orchestrate: true # !
+    - {id: k, agent: two, payload: {orchestrate: true}}
+"#;
+    write(root, "boss/agent.yaml", boss);
+    let marked = boss.lines().zip(1..).filter(|(line, _)| line.ends_with("# !"));
+    let marked: Vec<u64> = marked.map(|(_, number)| number).collect();
+    let found = read(root);
+    let lines = found.problems.iter().filter(|problem| problem.file == "boss/agent.yaml");
+    let lines: Vec<u64> = lines.map(|problem| problem.location.line).collect();
+    assert_eq!(lines, marked, "{:#?}", texts(&found));
+    insta::assert_snapshot!(texts(&found).join("\n"));
+}
+
+#[test]
 fn a_long_chain_and_a_thousand_definitions_are_read_in_bounded_time() {
     let dir = tempfile::tempdir().expect("a folder");
     let root = dir.path();

@@ -85,7 +85,7 @@ async fn refusals_have_the_texts_of_the_form() {
         ),
         (
             json!({"agent": "writer", "payload": {"orchestrationAction": "dance"}}),
-            "Unknown orchestration action: dance; expected one of: execute, continue, human-response",
+            "Unknown orchestration action: dance; expected one of: execute, continue, pause, resume, human-response, rollback",
             "W1032",
         ),
         (

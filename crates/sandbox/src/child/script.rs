@@ -153,8 +153,12 @@ impl<'js> Run<'_, 'js> {
             let now = script.now_ms as f64;
             let made: Object<'js> =
                 begin.call((call_of(ctx, script, calls)?, members, now, seed))?;
-            made.set("results", ctx.json_parse(script.results.to_string())?)?;
-            let input = ctx.json_parse(script.input.to_string())?;
+            let results = match &script.results {
+                Json::Null => &Json::Object(serde_json::Map::new()),
+                results => results,
+            };
+            made.set("results", parse_json(ctx, results)?)?;
+            let input = parse_json(ctx, &script.input)?;
             Ok((made, input))
         };
         let (made, input) = begin().map_err(|_| self.failure())?;
@@ -194,7 +198,7 @@ impl<'js> Run<'_, 'js> {
         answer: Result<Json, HostError>,
     ) -> rquickjs::Result<()> {
         match answer {
-            Ok(value) => waiting.resolve.call((self.ctx.json_parse(value.to_string())?,)),
+            Ok(value) => waiting.resolve.call((parse_json(&self.ctx, &value)?,)),
             Err(HostError { code, message }) => {
                 let error = Exception::from_message(self.ctx.clone(), &message)?;
                 error.set("code", code)?;
@@ -285,6 +289,29 @@ fn call_of<'js>(
         Ok::<_, rquickjs::Error>(promise)
     };
     Function::new(ctx.clone(), call)
+}
+
+/// Returns a value of the host. A whole number that JavaScript would round is a text with its digits.
+fn parse_json<'js>(ctx: &Ctx<'js>, value: &Json) -> rquickjs::Result<Value<'js>> {
+    ctx.json_parse(exact(value).to_string())
+}
+
+fn exact(value: &Json) -> Json {
+    match value {
+        Json::Number(number) if !number.is_f64() => {
+            let digits = number.to_string();
+            // JavaScript writes the same digits of a number as this: the fewest that name it.
+            match number.as_f64().is_some_and(|rounded| rounded.to_string() == digits) {
+                true => value.clone(),
+                false => digits.into(),
+            }
+        }
+        Json::Array(items) => items.iter().map(exact).collect(),
+        Json::Object(members) => {
+            members.iter().map(|(name, value)| (name.clone(), exact(value))).collect()
+        }
+        other => other.clone(),
+    }
 }
 
 /// A value that is no JSON.

@@ -27,7 +27,7 @@ async fn what_is_not_granted_is_refused_by_name_and_can_be_caught() {
     let code = "async function handler(input, ctx) {
         const names = [];
         const visit = async (of, path) => {
-            for (const [name, member] of Object.entries(of)) {
+            for (const [name, member] of Object.entries(of ?? {})) {
                 if (typeof member !== 'function') { await visit(member, [...path, name]); continue; }
                 try { await member(); names.push('granted'); } catch (error) { names.push([error.code, error.message, error instanceof Error]); }
             }

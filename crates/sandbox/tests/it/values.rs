@@ -32,6 +32,23 @@ async fn a_handler_returns_values_and_promises_of_values() {
     }
 }
 
+/// Ids of many services have more digits than JavaScript has in a number.
+#[tokio::test]
+async fn a_whole_number_that_would_be_rounded_is_a_text() {
+    let code = "async function handler(input, ctx) { return [input.ids, ctx.results.r]; }";
+    let kept = [json!(9_007_199_254_740_991_i64), json!(-9_007_199_254_740_992_i64), json!(0.5)];
+    // As JavaScript writes its own numbers.
+    let written = [12_345_678_901_234_567_000_u64, 1_000_000_000_000_000_000];
+    let ids = json!([9_007_199_254_740_993_i64, 7_960_607_143_101_464_576_i64, u64::MAX, i64::MIN]);
+    let texts =
+        ["9007199254740993", "7960607143101464576", "18446744073709551615", "-9223372036854775808"];
+    let given = json!({"kept": kept, "written": written, "ids": {"deep": [ids]}});
+    let expected = json!({"kept": kept, "written": written, "ids": {"deep": [texts]}});
+    let results = json!({"r": given});
+    let script = Script { input: json!({"ids": given}), results, ..script(code) };
+    assert_eq!(run(&script, &NoHost).await.expect("runs"), json!([expected, expected]));
+}
+
 #[tokio::test]
 async fn clock_and_random_numbers_are_those_of_the_call() {
     let text = "return [Date.now(), new Date().toISOString(), new Date(0).getTime(), typeof Date(), \

@@ -135,7 +135,7 @@ async fn ask(
 }
 
 /// The response with the status that its code has.
-fn answer(response: TaskResponse) -> Response {
+pub(super) fn answer(response: TaskResponse) -> Response {
     (status_of(&response), Json(response)).into_response()
 }
 
@@ -145,9 +145,11 @@ fn status_of(response: &TaskResponse) -> StatusCode {
     }
     match response.metadata.get("code").and_then(Value::as_str).unwrap_or_default() {
         "W0201" | "W1012" => StatusCode::NOT_FOUND,
-        "W0202" | "W1020" | "W1021" | "W1023" | "W1038" => StatusCode::CONFLICT,
+        "W0202" | "W0204" | "W0707" | "W1020" | "W1021" | "W1023" | "W1038" | "W1073" | "W1074"
+        | "W1075" => StatusCode::CONFLICT,
+        "W1072" => StatusCode::FORBIDDEN,
         code if code.starts_with("W10") => StatusCode::UNPROCESSABLE_ENTITY,
-        "W0205" | "W0212" | "W0108" => StatusCode::UNPROCESSABLE_ENTITY,
+        "W0205" | "W0212" | "W0108" | "W0127" => StatusCode::UNPROCESSABLE_ENTITY,
         "W0131" => StatusCode::SERVICE_UNAVAILABLE,
         // The run of the request failed.
         _ => StatusCode::INTERNAL_SERVER_ERROR,

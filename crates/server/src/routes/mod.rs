@@ -6,6 +6,7 @@ mod chat;
 mod extract;
 mod info;
 mod interrupts;
+mod orchestrations;
 mod page;
 mod protocol;
 mod runs;
@@ -35,6 +36,7 @@ pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
     router
         .merge(info::routes())
         .merge(agents::routes())
+        .merge(orchestrations::routes())
         .merge(assistants::routes())
         .merge(chat::routes())
         .merge(setup::routes())

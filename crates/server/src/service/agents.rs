@@ -48,11 +48,22 @@ impl Service {
         request: TaskRequest,
         idempotency_key: Option<String>,
     ) -> Result<TaskResponse> {
-        self.require(right_of(&request.payload))?;
+        self.require_for_request(&request.payload)?;
         let principal = self.who().clone();
         let caller = self.caller();
         let by = TaskCaller { principal, caller, idempotency_key };
         Ok(self.platform()?.task(by, request).await)
+    }
+
+    /// Checks the rights for a request: an answer to an approval approves, as by any other route.
+    fn require_for_request(&self, payload: &Payload) -> Result<()> {
+        if payload.orchestration_action.as_deref() == Some("human-response") {
+            self.require(Right::Approve)?;
+            if payload.action.is_none() {
+                return Ok(());
+            }
+        }
+        self.require(right_of(payload))
     }
 
     pub(crate) async fn record(
@@ -73,6 +84,14 @@ impl Service {
     ) -> Result<Value> {
         let found = self.platform()?.conversations(self.who(), agent, after, limit).await;
         found.map_err(refused)
+    }
+
+    pub(crate) async fn orchestrations(&self, agent: Option<&str>) -> Result<Value> {
+        self.platform()?.orchestrations(self.who(), agent).await.map_err(refused)
+    }
+
+    pub(crate) async fn orchestration(&self, conversation: &str) -> Result<Value> {
+        self.platform()?.orchestration(self.who(), conversation).await.map_err(refused)
     }
 
     pub(crate) async fn conversation(&self, id: &str, whole: bool) -> Result<Value> {

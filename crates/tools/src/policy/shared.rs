@@ -51,7 +51,7 @@ impl Scope {
 /// let rules = SharedRules::new(Policy::new().deny("delete_order", "it is for ever")?);
 /// let shop = ToolRunner::new(ToolBox::new().with(delete_orders), rules.policy())?;
 /// let clock = ToolRunner::new(ToolBox::new(), rules.policy())?;
-/// assert!(rules.check().unwrap_err().to_string().contains("did you mean `delete_orders`?"));
+/// assert!(rules.check(|_| false).unwrap_err().to_string().contains("did you mean `delete_orders`?"));
 /// # Ok(())
 /// # }
 /// ```
@@ -78,17 +78,19 @@ impl SharedRules {
         self.policy.clone()
     }
 
-    /// Checks that each tool that a rule names is one of an agent that was built with the rules.
+    /// Checks that each tool that a rule names is one of an agent that was built with the rules, or one
+    /// for which `comes_later` returns `true`.
     ///
     /// # Errors
     /// [`ToolBoxErrors`] with all rules whose tool does not exist.
-    pub fn check(&self) -> Result<(), ToolBoxErrors> {
+    pub fn check(&self, comes_later: impl Fn(&str) -> bool) -> Result<(), ToolBoxErrors> {
         let tools = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
         let known: BTreeSet<&str> = tools.iter().map(String::as_str).collect();
         let named = self.policy.rules.iter().flat_map(|rule| {
             let own = rule.tool.one();
             own.into_iter().chain(rule.requires.after.iter().map(|after| after.tool.as_str()))
         });
+        let named = named.filter(|name| !comes_later(name));
         let problems = named.filter_map(|name| super::unknown(name, &known)).collect();
         ToolBoxErrors::unless_empty(problems)
     }

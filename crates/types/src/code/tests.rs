@@ -98,6 +98,7 @@ fn details_are_typed_and_the_first_phase_counts() {
         usage: Some(usage),
         retry_after_ms: None,
         limit: None,
+        agent_failures: Vec::new(),
     };
     assert_eq!(fault.details.as_deref(), Some(&details));
     assert_eq!(json!(fault)["details"]["phase"], "model");

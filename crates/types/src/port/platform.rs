@@ -53,6 +53,28 @@ pub trait Platform: Send + Sync + std::fmt::Debug {
         whole: bool,
     ) -> BoxFuture<'a, Result<Value, Fault>>;
 
+    /// Returns the orchestrations of a principal that have not ended, with their steps and what they wait
+    /// for.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn orchestrations<'a>(
+        &'a self,
+        who: &'a Principal,
+        agent: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<Value, Fault>>;
+
+    /// Returns the last orchestration of a conversation.
+    ///
+    /// # Errors
+    /// The code W0201 if the principal has no such conversation, W1074 if its last request began no
+    /// orchestration, and errors of the store.
+    fn orchestration<'a>(
+        &'a self,
+        who: &'a Principal,
+        conversation: &'a str,
+    ) -> BoxFuture<'a, Result<Value, Fault>>;
+
     /// Deletes a conversation with all that it has.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use super::{Setting, Surroundings};
 use crate::Error;
 use std::path::PathBuf;
-use weftwork_tools::{Policy, SharedRules, ToolPattern};
+use weftwork_tools::{API_TOOLS, Policy, SharedRules, ToolPattern};
 
 /// The rules of an operator.
 #[derive(Debug, Clone)]
@@ -49,12 +49,14 @@ impl ToolRules {
         self.rules.policy()
     }
 
-    /// Checks that each tool that a rule names is one of an agent that was built with the rules.
+    /// Checks that each tool that a rule names is one of an agent that was built with the rules, or of an
+    /// API agent: these are built when they are first asked.
     ///
     /// # Errors
     /// [`Error::Rules`] with all rules whose tool does not exist.
     pub fn check(&self) -> Result<(), Error> {
-        self.rules.check().map_err(|source| Error::Rules { path: self.file.value.clone(), source })
+        let wrong = |source| Error::Rules { path: self.file.value.clone(), source };
+        self.rules.check(|tool| tool.starts_with(API_TOOLS)).map_err(wrong)
     }
 
     /// Patterns of several tools that match none of the agents that were built with the rules.

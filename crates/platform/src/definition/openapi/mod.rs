@@ -13,6 +13,7 @@ use super::transport::BodyEncoding;
 use super::yaml::Node;
 use read::Reader;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use weftwork_types::port::Method;
 use weftwork_types::tool::{WIRE_NAME_CHARS_MAX, snake_case};
 
@@ -84,6 +85,8 @@ pub(crate) struct OperationBody {
     pub(crate) encoding: BodyEncoding,
     /// Media type of a body in JSON.
     pub(crate) media_type: String,
+    /// Members of a form whose lists have names such as `tags[0]`. Others have the name once for each item.
+    pub(crate) with_indices: BTreeSet<String>,
 }
 
 /// Returns the name of the tool of an operation.

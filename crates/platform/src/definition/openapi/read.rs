@@ -299,7 +299,13 @@ impl<'n> Reader<'n> {
         if is_required {
             arguments.required.push("body".into());
         }
-        Some(OperationBody { encoding, media_type: form.key.clone() })
+        let members = form.node.entry("encoding").map(|of| of.node.entries()).unwrap_or_default();
+        let is_deep = |node: &Node| {
+            node.entry("style").is_some_and(|style| style.node.text() == Some("deepObject"))
+        };
+        let deep = members.iter().filter(|member| is_deep(&member.node));
+        let with_indices = deep.map(|member| member.key.clone()).collect();
+        Some(OperationBody { encoding, media_type: form.key.clone(), with_indices })
     }
 }
 

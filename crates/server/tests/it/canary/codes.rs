@@ -40,7 +40,7 @@ const PARTS: usize = 12;
 /// Errors that a run or a tool can cause. Each is driven as the error of a node and of a tool, with
 /// a text that repeats the conversation; those that the test causes by their own means are driven
 /// that way too.
-const OF_RUNS: [&str; 192] = [
+const OF_RUNS: [&str; 197] = [
     "W0102", "W0103", "W0104", "W0105", "W0106", "W0107", "W0108", "W0109", "W0110", "W0111",
     "W0113", "W0114", "W0115", "W0116", "W0117", "W0118", "W0120", "W0121", "W0122", "W0123",
     "W0124", "W0125", "W0126", "W0127", "W0128", "W0129", "W0130", "W0131", "W0132", "W0133",
@@ -60,7 +60,7 @@ const OF_RUNS: [&str; 192] = [
     "W0912", "W0914", "W0915", "W0916", "W1020", "W1021", "W1022", "W1023", "W1024", "W1025",
     "W1030", "W1031", "W1032", "W1033", "W1034", "W1035", "W1036", "W1037", "W1038", "W1050",
     "W1051", "W1052", "W1053", "W1054", "W1055", "W1060", "W1061", "W1062", "W1063", "W1064",
-    "W1070", "W1071",
+    "W1070", "W1071", "W1072", "W1073", "W1074", "W1075", "W1076",
 ];
 
 /// Returns the errors that a run or a tool can cause.
