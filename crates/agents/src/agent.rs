@@ -38,7 +38,7 @@ pub struct Agent<K> {
 #[derive(Debug)]
 pub(crate) struct AgentOptions {
     pub(crate) name: String,
-    pub(crate) version: String,
+    pub(crate) version: Option<String>,
     pub(crate) instructions: String,
     pub(crate) caller: ModelCaller,
     pub(crate) config: ModelConfig,
@@ -86,7 +86,7 @@ impl AgentOptions {
     /// Begins the graph of the agent, with the options that concern its runs.
     pub(crate) fn graph<S: StateSpec>(&self) -> Graph<S> {
         let graph = Graph::<S>::new(self.name.as_str())
-            .version(self.version.as_str())
+            .version(self.version.as_deref().unwrap_or_default())
             .interrupt_before(self.before.clone())
             .interrupt_after(self.after.clone());
         match self.step_limit {
@@ -135,7 +135,7 @@ impl<K> Agent<K> {
     pub(crate) fn of_kind(name: impl Into<String>, kind: K) -> Self {
         let options = AgentOptions {
             name: name.into(),
-            version: "0".to_owned(),
+            version: None,
             instructions: String::new(),
             caller: ModelCaller::default(),
             config: ModelConfig::default(),
@@ -152,9 +152,9 @@ impl<K> Agent<K> {
 
 /// Options of all agents.
 impl<K: AgentKind> Agent<K> {
-    /// Sets the version that usage facts record.
+    /// Sets the version that usage facts record; without one it is that of the program.
     pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.options.version = version.into();
+        self.options.version = Some(version.into());
         self
     }
 

@@ -1,6 +1,7 @@
 //! Standard input.
 
 use crate::CliError;
+use crate::terminal::Terminal;
 use std::io::{BufRead, stdin};
 use tokio::sync::mpsc;
 
@@ -38,4 +39,23 @@ pub fn one_line() -> Result<String, CliError> {
     let mut line = String::new();
     stdin().read_line(&mut line).map_err(|error| CliError::Input(error.to_string()))?;
     Ok(line)
+}
+
+/// Asks for confirmation of what cannot be undone, unless it is given. Returns `true` if confirmed.
+///
+/// # Errors
+/// [`CliError::NotConfirmed`] if nobody can be asked.
+pub fn confirm(what: String, given: bool, terminal: &Terminal) -> Result<bool, CliError> {
+    if given {
+        return Ok(true);
+    }
+    if !terminal.typed {
+        return Err(CliError::NotConfirmed { what });
+    }
+    terminal.piece(format_args!("{what} cannot be undone. Continue? [y/n] "))?;
+    let yes = matches!(one_line()?.trim().to_lowercase().as_str(), "y" | "yes");
+    if !yes {
+        terminal.note("nothing was changed");
+    }
+    Ok(yes)
 }

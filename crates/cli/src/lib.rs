@@ -49,6 +49,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// The program: all commands, and the agents they work with.
 pub struct Program {
     agents: Vec<Box<Make>>,
+    build_version: Option<&'static str>,
 }
 
 impl fmt::Debug for Program {
@@ -69,13 +70,21 @@ impl Program {
     pub fn new() -> Self {
         let agents: [Box<Make>; 3] =
             [Box::new(demo_agent::desk_agent), Box::new(teams::supervisor), Box::new(teams::swarm)];
-        Self { agents: agents.into() }
+        Self { agents: agents.into(), build_version: None }
     }
 
     /// Adds an agent. `make` is called once the configuration is loaded.
     #[must_use]
     pub fn agent(mut self, make: impl Fn(&Config) -> AgentDef + 'static) -> Self {
         self.agents.push(Box::new(make));
+        self
+    }
+
+    /// Sets the commit that the program was built from, from [`build_version!`](weftwork::build_version):
+    /// see [`AppBuilder::build_version`](weftwork::AppBuilder::build_version).
+    #[must_use]
+    pub fn build_version(mut self, version: Option<&'static str>) -> Self {
+        self.build_version = version;
         self
     }
 
@@ -127,7 +136,8 @@ impl Program {
             mcp: cli.mcp,
             thread_budget: cli.thread_budget,
         };
-        let config = load_config(&flags)?;
+        let mut config = load_config(&flags)?;
+        config.graph_version = config.graph_version.or(self.build_version.map(str::to_owned));
         let context = CommandContext::new(config, flags, self.agents.into(), terminal.clone());
         let done = command::run(command, &context).await;
         if let Some(mcp) = &context.config.mcp {

@@ -9,5 +9,5 @@ use std::process::ExitCode;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    weftwork_cli::Program::new().run()
+    weftwork_cli::Program::new().build_version(weftwork::build_version!()).run()
 }

@@ -32,7 +32,6 @@ pub(crate) fn supervisor(config: &Config) -> AgentDef {
     let rules = team_rules(config);
     AgentDef::new("builtin:supervisor", move |model| {
         let team = Supervisor::new("supervisor", Arc::clone(&model))
-            .version(env!("CARGO_PKG_VERSION"))
             .instructions(
                 "You lead a team. Hand each request to the member whose work it is, and answer with \
                  what the members report.",
@@ -51,7 +50,6 @@ pub(crate) fn swarm(config: &Config) -> AgentDef {
     let rules = team_rules(config);
     AgentDef::new("builtin:swarm", move |model| {
         let swarm = Swarm::new("swarm")
-            .version(env!("CARGO_PKG_VERSION"))
             .member(calculator(&model, &rules), CALCULATOR.1)
             .member(clock(&model, &rules), CLOCK.1);
         let examples = EXAMPLES.iter().filter(|(member, _)| *member != DESK.0);
@@ -82,8 +80,7 @@ fn clock(model: &Arc<dyn ChatModel>, rules: &Policy) -> ReactAgent {
 }
 
 fn member(name: &str, model: &Arc<dyn ChatModel>, rules: &Policy) -> ReactAgent {
-    let agent = ReactAgent::new(name, Arc::clone(model)).policy(rules.clone());
-    agent.version(env!("CARGO_PKG_VERSION"))
+    ReactAgent::new(name, Arc::clone(model)).policy(rules.clone())
 }
 
 /// Adds two numbers.

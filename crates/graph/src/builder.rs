@@ -56,7 +56,7 @@ const STEP_LIMIT_DEFAULT: u32 = 10_000;
 #[must_use]
 pub struct Graph<S: StateSpec> {
     name: String,
-    version: String,
+    version: Option<String>,
     plan: PlanBuilder,
     nodes: BTreeMap<String, NodeFn>,
     routes: BTreeMap<String, Vec<RouteFn>>,
@@ -91,7 +91,7 @@ impl<S: StateSpec> Graph<S> {
         }
         Self {
             name: name.into(),
-            version: "0".to_owned(),
+            version: None,
             plan,
             nodes: BTreeMap::new(),
             routes: BTreeMap::new(),
@@ -137,9 +137,10 @@ impl<S: StateSpec> Graph<S> {
         self
     }
 
-    /// Sets the version that usage facts show, for example a git SHA at build.
+    /// Sets the version that usage facts show. A graph without one has that of the program, from
+    /// `RuntimeBuilder::program_version` or the executable; an empty one is none.
     pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = version.into();
+        self.version = Some(version.into()).filter(|version| !version.is_empty());
         self
     }
 

@@ -48,7 +48,7 @@ pub struct CompiledGraph(Arc<Inner>);
 
 struct Inner {
     name: String,
-    version: String,
+    version: Option<String>,
     plan: Arc<Plan>,
     nodes: Vec<NodeFn>,
     routes: Vec<Vec<RouteFn>>,
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Inner {
 
 pub(crate) struct Parts {
     pub(crate) name: String,
-    pub(crate) version: String,
+    pub(crate) version: Option<String>,
     pub(crate) plan: Arc<Plan>,
     pub(crate) nodes: BTreeMap<String, NodeFn>,
     pub(crate) routes: BTreeMap<String, Vec<RouteFn>>,
@@ -262,10 +262,10 @@ impl CompiledGraph {
         &self.0.name
     }
 
-    /// The graph's version.
+    /// The graph's own version, if it was built with one.
     #[must_use]
-    pub fn version(&self) -> &str {
-        &self.0.version
+    pub fn version(&self) -> Option<&str> {
+        self.0.version.as_deref()
     }
 
     /// The graph's topology.

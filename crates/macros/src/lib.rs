@@ -5,6 +5,7 @@
 //! part (`weftwork-tools`) and one for users of `weftwork`, which re-exports it under the plain
 //! name. `crate = path` overrides both.
 
+mod build_version;
 mod fields;
 mod routes;
 mod state;
@@ -93,4 +94,12 @@ pub fn routes(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(FacadeRoutes, attributes(route))]
 pub fn facade_routes(input: TokenStream) -> TokenStream {
     routes::expand(input.into(), parse_quote!(::weftwork::graph)).into()
+}
+
+/// The commit that a program is built from, as an `Option<&'static str>`: twelve digits, with `-dirty`
+/// at the end if tracked files differ from it; `None` outside a git repository. The crate that calls this
+/// is compiled again after each commit.
+#[proc_macro]
+pub fn build_version(_: TokenStream) -> TokenStream {
+    build_version::expand().into()
 }

@@ -300,6 +300,7 @@ impl ModelCaller {
                 Err(error) => error,
             };
             drop(bill);
+            ctx.ledger.recorded().await;
             if is_limit(&error) {
                 return Err(error);
             }

@@ -4,6 +4,7 @@ use crate::dependencies::{MakeDependencies, Provided};
 use crate::graph_source::unversioned;
 use crate::ledger::StoreLedger;
 use crate::live_runs::LiveRuns;
+use crate::program_version::ProgramVersion;
 use crate::shutdown::Shutdown;
 use crate::stored::{Recent, StoreCheckpointer};
 use crate::timers::Timers;
@@ -23,6 +24,8 @@ pub(crate) struct WorkerContext {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: StoreLedger,
+    /// Version of graphs without one of their own.
+    pub(crate) program_version: ProgramVersion,
     pub(crate) budgets: Arc<dyn Budgets>,
     /// Limits of all runs of a thread together.
     pub(crate) thread_budget: Option<Limits>,

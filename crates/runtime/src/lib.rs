@@ -19,6 +19,7 @@ mod live_runs;
 mod modes;
 mod origin;
 mod patience;
+mod program_version;
 mod run_kind;
 mod runtime;
 mod shutdown;

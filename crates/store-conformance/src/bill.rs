@@ -1,12 +1,13 @@
 use super::fixture::{begin, commit, fact, finish, principal, program_fact, thread, us, write};
+use std::slice;
 use std::sync::Arc;
 use weftwork_store::{
-    Commit, Period, QUARTER_MS, Receipt, Store, UsageGroup, UsageRow, UsageSum, UsageTotal,
-    move_all_usage,
+    Commit, Payer, Period, QUARTER_MS, Receipt, Store, UsageGroup, UsageRow, UsageSum, UsageTotal,
+    erase_names, move_all_usage,
 };
-use weftwork_types::Timestamp;
-use weftwork_types::caller::GraphCaller;
+use weftwork_types::caller::{CallOrigin, Caller, GraphCaller};
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
+use weftwork_types::{Principal, Timestamp};
 
 /// An attempt as the columns of the bill have it, each with a value.
 fn complete(invocation: &str, run: &str) -> UsageRow {
@@ -185,4 +186,66 @@ pub(super) async fn another_organisation_has_another_bill(store: Arc<dyn Store>)
     let totals = store.usage_totals(&them, Period::ALL).await.expect("reads");
     assert_eq!(totals.iter().map(|total| total.sum.attempts).sum::<u64>(), 1);
     assert_eq!(read(&*store, "r").await.0, vec![fact("a", "r", 100)]);
+}
+
+pub(super) async fn names_are_erased_and_amounts_stay(store: Arc<dyn Store>) {
+    let of = |account: &str, key: &str, row: UsageRow| {
+        let named = Caller {
+            billing_account: account.parse().expect("an id"),
+            virtual_key: key.parse().expect("an id"),
+            ..row.caller.caller().clone()
+        };
+        let caller = match row.caller.run() {
+            Some(graph) => GraphCaller { caller: named, ..graph.clone() }.into(),
+            None => CallOrigin::Program(Arc::new(named)),
+        };
+        UsageRow { caller, ..row }
+    };
+    let rows = [
+        of("ann", "phone", fact("a", "r", 100)),
+        of("ann", "desk", program_fact("title", 200)),
+        of("bob", "phone", fact("b", "r2", 300)),
+        // The name is a part of another one, and a name of something else.
+        of("anna", "ann", fact("c", "r3", 400)),
+    ];
+    for row in &rows {
+        store.record_usage(&us(), row.clone()).await.expect("records");
+        store.record_usage(&principal("them"), row.clone()).await.expect("records");
+    }
+    let whole = async |who: &Principal| {
+        let totals = store.usage_totals(who, Period::ALL).await.expect("reads");
+        totals.iter().fold(UsageSum::default(), |mut all, total| {
+            all += total.sum;
+            all
+        })
+    };
+    move_all_usage(&*store).await.expect("moves");
+    let before = whole(&us()).await;
+
+    let ann = Payer::Account("ann".parse().expect("an id"));
+    assert_eq!(erase_names(&*store, &us(), &ann).await, Ok(2));
+    assert_eq!(erase_names(&*store, &us(), &ann).await, Ok(0), "nothing has the name any more");
+    for (row, is_erased) in rows.iter().zip([true, true, false, false]) {
+        let caller = if is_erased { row.caller.erased() } else { row.caller.clone() };
+        let expected = UsageRow { caller, fact: row.fact.clone() };
+        let (calls, receipts) = read(&*store, row.subject()).await;
+        assert_eq!(calls, slice::from_ref(&expected));
+        assert_eq!(receipts, Vec::from_iter(Receipt::of(&expected)));
+        if let Some(graph) = row.caller.run() {
+            let kept = store.usage_of_run(&us(), &graph.run).await.expect("reads");
+            assert_eq!(kept, [expected], "what is retained of deleted threads");
+        }
+    }
+    assert_eq!(whole(&us()).await, before);
+    let theirs = store.model_calls(&principal("them"), "r").await.expect("reads");
+    assert_eq!(theirs, rows[..1], "names of another organisation stay");
+
+    let phone = Payer::Key("phone".parse().expect("an id"));
+    assert_eq!(erase_names(&*store, &us(), &phone).await, Ok(1));
+    assert_eq!(whole(&us()).await, before);
+    // What a process records again has names, and a row of the bill has none.
+    store.record_usage(&us(), rows[2].clone()).await.expect("records");
+    move_all_usage(&*store).await.expect("moves");
+    let (calls, _) = read(&*store, "r2").await;
+    assert_eq!(calls[0].caller, rows[2].caller.erased());
 }

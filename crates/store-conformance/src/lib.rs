@@ -240,6 +240,7 @@ cases! { $
     bill::facts_are_moved_after_their_thread,
     bill::usage_is_summed_by_group_and_period,
     bill::another_organisation_has_another_bill,
+    bill::names_are_erased_and_amounts_stay,
     transfer::a_whole_thread_has_everything_in_order,
     transfer::a_thread_goes_whole_to_another_store_and_back,
     transfer::a_thread_that_was_put_goes_on,

@@ -6,7 +6,11 @@
 use crate::record::UsageRow;
 use crate::table::Result;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::ops::AddAssign;
+use std::str::FromStr;
+use weftwork_types::caller::Caller;
+use weftwork_types::id::InvalidId;
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{BillingAccountId, BoxFuture, Principal, RequestId, Timestamp, VirtualKeyId};
 
@@ -23,6 +27,100 @@ pub trait WriteBill: Send + Sync {
     /// # Errors
     /// Only system errors.
     fn move_usage(&self, limit: usize) -> BoxFuture<'_, Result<usize>>;
+
+    /// Writes [`Caller::erased`] into all moved facts of an account or key of the organisation, and
+    /// returns their number. Amounts stay. Facts that are not yet moved, and runs of threads that are
+    /// not deleted, keep their names.
+    ///
+    /// # Errors
+    /// Only system errors.
+    fn erase_names<'a>(
+        &'a self,
+        who: &'a Principal,
+        payer: &'a Payer,
+    ) -> BoxFuture<'a, Result<usize>>;
+}
+
+/// The account or the key that usage is billed to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Payer {
+    /// All keys of an account.
+    Account(BillingAccountId),
+    /// A virtual key.
+    Key(VirtualKeyId),
+}
+
+impl Payer {
+    /// Returns `true` if a call is billed to it.
+    #[must_use]
+    pub fn pays_for(&self, caller: &Caller) -> bool {
+        match self {
+            Self::Account(account) => *account == caller.billing_account,
+            Self::Key(key) => *key == caller.virtual_key,
+        }
+    }
+
+    /// Returns the column of the bill that names it.
+    #[must_use]
+    pub fn column(&self) -> &'static str {
+        match self {
+            Self::Account(_) => "account",
+            Self::Key(_) => "key",
+        }
+    }
+
+    /// Returns its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Account(account) => account.as_str(),
+            Self::Key(key) => key.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for Payer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.column(), self.id())
+    }
+}
+
+/// Text that names no account or key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPayer {
+    /// It does not begin with the kind.
+    #[error("expected `account:ID` or `key:ID`, found `{0}`")]
+    Kind(String),
+    /// The id is not valid.
+    #[error(transparent)]
+    Id(#[from] InvalidId),
+}
+
+/// Parses `account:ID` and `key:ID`.
+impl FromStr for Payer {
+    type Err = InvalidPayer;
+
+    fn from_str(text: &str) -> std::result::Result<Self, InvalidPayer> {
+        match text.split_once(':') {
+            Some(("account", id)) => Ok(Self::Account(id.parse()?)),
+            Some(("key", id)) => Ok(Self::Key(id.parse()?)),
+            _ => Err(InvalidPayer::Kind(text.to_owned())),
+        }
+    }
+}
+
+/// Moves all facts, and then erases the names of an account or key; see
+/// [`WriteBill::erase_names`]. Returns the number of attempts.
+///
+/// # Errors
+/// Only system errors.
+pub async fn erase_names(
+    store: &(impl WriteBill + ?Sized),
+    who: &Principal,
+    payer: &Payer,
+) -> Result<usize> {
+    move_all_usage(store).await?;
+    store.erase_names(who, payer).await
 }
 
 /// Reads the bill.

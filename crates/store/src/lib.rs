@@ -36,8 +36,9 @@ pub mod thread;
 mod transfer;
 
 pub use bill::{
-    MOVED_AT_ONCE, Period, QUARTER_MS, ReadBill, Receipt, ReceiptSource, ReceiptUnit, UsageGroup,
-    UsageSum, UsageTotal, WriteBill, agent_of, move_all_usage,
+    InvalidPayer, MOVED_AT_ONCE, Payer, Period, QUARTER_MS, ReadBill, Receipt, ReceiptSource,
+    ReceiptUnit, UsageGroup, UsageSum, UsageTotal, WriteBill, agent_of, erase_names,
+    move_all_usage,
 };
 pub use checkpoint::{
     Body, CheckpointBatch, CheckpointNamespace, CheckpointStore, FoundCheckpoint, NewCheckpoint,

@@ -83,6 +83,17 @@ impl CallOrigin {
         }
     }
 
+    /// Returns the origin with [`Caller::erased`]; run and graph stay.
+    #[must_use]
+    pub fn erased(&self) -> Self {
+        match self {
+            Self::Program(_) => Self::Program(Arc::new(Caller::erased())),
+            Self::Run(graph) => {
+                GraphCaller { caller: Caller::erased(), ..GraphCaller::clone(graph) }.into()
+            }
+        }
+    }
+
     /// Returns the billing identity of the call.
     #[must_use]
     pub fn caller(&self) -> &Caller {
@@ -94,6 +105,18 @@ impl CallOrigin {
 }
 
 impl Caller {
+    /// The caller of usage whose names were erased: each id is the UUID of zeroes.
+    #[must_use]
+    pub fn erased() -> Self {
+        let nobody = uuid::Uuid::nil();
+        Self {
+            billing_account: BillingAccountId::from_uuid(nobody),
+            virtual_key: VirtualKeyId::from_uuid(nobody),
+            request: RequestId::from_uuid(nobody),
+            trace: TraceId::from_uuid(nobody),
+        }
+    }
+
     /// Creates the caller of a run in its own process, which is not billed.
     #[must_use]
     pub fn in_process(run: &RunId) -> Self {

@@ -98,6 +98,14 @@ pub use weftwork_macros::FacadeRoutes as Routes;
 pub use weftwork_macros::FacadeState as State;
 /// # Example
 /// ```
+/// use weftwork::{App, build_version};
+///
+/// let builder = App::builder().build_version(build_version!());
+/// # drop(builder);
+/// ```
+pub use weftwork_macros::build_version;
+/// # Example
+/// ```
 /// use weftwork::prelude::*;
 ///
 /// /// Looks up an order.
@@ -179,20 +187,20 @@ pub mod store {
     pub use weftwork_store::{
         ActivityCounts, AskingThread, Base, Body, Change, CheckpointBatch, CheckpointNamespace,
         CheckpointStore, Claim, Commit, Committed, Content, ExportThreads, Filter, FoundCheckpoint,
-        FoundThread, IfExists, ImportThreads, Indexing, InterruptRow, Item, ItemQuery, ItemRef,
-        ItemStore, ItemTable, JournalRead, MemoryItems, MemoryStore, Metadata, Namespace,
-        NamespaceQuery, NewCheckpoint, NewPending, NewRun, NewThread, OrphanCursor, OrphanPage,
-        Pattern, Pending, Period, Prefix, PutOptions, QUARTER_MS, ReadBill, ReadCheckpoints,
-        ReadEvents, ReadInterrupts, ReadItems, ReadRuns, ReadThreads, ReadUsage, Receipt,
-        ReceiptSource, ReceiptUnit, Result, Retention, RowStore, Rows, RunExport, RunRow,
+        FoundThread, IfExists, ImportThreads, Indexing, InterruptRow, InvalidPayer, Item,
+        ItemQuery, ItemRef, ItemStore, ItemTable, JournalRead, MemoryItems, MemoryStore, Metadata,
+        Namespace, NamespaceQuery, NewCheckpoint, NewPending, NewRun, NewThread, OrphanCursor,
+        OrphanPage, Pattern, Payer, Pending, Period, Prefix, PutOptions, QUARTER_MS, ReadBill,
+        ReadCheckpoints, ReadEvents, ReadInterrupts, ReadItems, ReadRuns, ReadThreads, ReadUsage,
+        Receipt, ReceiptSource, ReceiptUnit, Result, Retention, RowStore, Rows, RunExport, RunRow,
         SearchFrom, Sequence, SequenceQuery, SequenceRow, SequenceTable, SequenceWrite, Store,
         StoreError, StoreItems, StoredEvent, StoredItem, ThreadCursor, ThreadExport, ThreadOrder,
         ThreadPage, ThreadQuery, ThreadRow, ThreadStatus, Ttl, UnfinishedRuns, Untouched,
         UsageGroup, UsageRow, UsageSum, UsageTotal, Waiting, WorkerRow, Workers, WriteBill,
         WriteCheckpoints, WriteItems, WriteRuns, WriteThreads, WriteUsage, approval, artifact,
         asking_threads, by_execution, cancel_orphan, delete_all_untouched, drop_all_events,
-        end_asking, has_begun, invariants, items, mailbox, move_all_usage, open_questions, rows,
-        sequence, speaking, thread, wakes_as_before,
+        end_asking, erase_names, has_begun, invariants, items, mailbox, move_all_usage,
+        open_questions, rows, sequence, speaking, thread, wakes_as_before,
     };
 }
 

@@ -12,7 +12,7 @@ use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, Found};
 use weftwork_cli_base::editor::history_file;
 use weftwork_cli_base::exit::Exit;
-use weftwork_cli_base::input::one_line;
+use weftwork_cli_base::input::confirm;
 use weftwork_cli_base::shell;
 
 /// Maximum number of threads of activities that were set aside which are named.
@@ -31,16 +31,9 @@ pub(crate) async fn delete(args: &Delete, context: &CommandContext) -> Result<Ex
         found => found?,
     };
     check_deletion(id, &found.row.metadata)?;
-    if !args.yes {
-        let what = format!("deleting thread `{id}` with its runs, journal and questions");
-        if !terminal.typed {
-            return Err(CliError::NotConfirmed { what });
-        }
-        terminal.piece(format_args!("{what} cannot be undone. Continue? [y/n] "))?;
-        if !matches!(one_line()?.trim().to_lowercase().as_str(), "y" | "yes") {
-            terminal.note("nothing was deleted");
-            return Ok(Exit::Cancelled);
-        }
+    let what = format!("deleting thread `{id}` with its runs, journal and questions");
+    if !confirm(what, args.yes, terminal)? {
+        return Ok(Exit::Cancelled);
     }
     // Read again: the thread may have changed while the user was asked.
     let found = context.thread(store.as_ref(), id).await?;

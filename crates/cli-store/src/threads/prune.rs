@@ -14,7 +14,7 @@ use weftwork::types::{Principal, ThreadId, Timestamp};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, Found};
 use weftwork_cli_base::exit::Exit;
-use weftwork_cli_base::input::one_line;
+use weftwork_cli_base::input::confirm;
 use weftwork_cli_base::question;
 use weftwork_cli_base::states::{NOT_FINISHED, last_run, with_orphans};
 use weftwork_cli_base::terminal::{Table, format_moment};
@@ -115,23 +115,6 @@ fn list_threads<'a>(
     table.write(&context.terminal)
 }
 
-/// Asks for confirmation unless `--yes` is set. Returns `true` if confirmed.
-fn confirm(what: String, args: &Prune, context: &CommandContext) -> Result<bool, CliError> {
-    let terminal = &context.terminal;
-    if args.yes {
-        return Ok(true);
-    }
-    if !terminal.typed {
-        return Err(CliError::NotConfirmed { what });
-    }
-    terminal.piece(format_args!("{what} cannot be undone. Continue? [y/n] "))?;
-    let yes = matches!(one_line()?.trim().to_lowercase().as_str(), "y" | "yes");
-    if !yes {
-        terminal.note("nothing was changed");
-    }
-    Ok(yes)
-}
-
 /// The threads to delete.
 struct Selected<'a> {
     which: Untouched,
@@ -150,7 +133,7 @@ async fn delete_selected(
     let Selected { which, old, unfinished } = selected;
     let count = old + unfinished.len();
     let what = format!("deleting {count} threads with their runs, journal and questions");
-    if !confirm(what, args, context)? {
+    if !confirm(what, args.yes, &context.terminal)? {
         return Ok(Exit::Cancelled);
     }
     let who = Principal::local();
@@ -214,7 +197,7 @@ async fn drop_events(
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let what = "deleting all but the last event of ended runs".to_owned();
-    if !confirm(what, args, context)? {
+    if !confirm(what, args.yes, &context.terminal)? {
         return Ok(Exit::Cancelled);
     }
     let runs = drop_all_events(store, &Principal::local(), before).await?;

@@ -40,7 +40,6 @@ pub(crate) fn desk_graph(
     move |model| {
         let (more, more_rules) = mcp.as_ref().map(McpTools::parts).unwrap_or_default();
         ReactAgent::new("desk", model)
-            .version(env!("CARGO_PKG_VERSION"))
             .instructions(INSTRUCTIONS)
             .tools(desk_tools(OrderDatabase::new(file.clone())).with_all(more))
             .policy(rules.clone().then(desk_policy()).then(more_rules))

@@ -24,6 +24,12 @@ fn usage_is_reported_by_agent_and_model_as_a_table_json_and_csv() {
     let table = home.weft(&["usage", "--by", "agent,version,day", "--zone", "Asia/Kathmandu"]).out;
     let head: Vec<_> = table.lines().next().unwrap_or_default().split_whitespace().collect();
     assert_eq!(head[..4], ["AGENT", "VERSION", "DAY", "ATTEMPTS"], "{table}");
+    let by_version = ["usage", "--by", "version", "--json"];
+    let version = |home: &Home| -> Value {
+        serde_json::from_str(&home.weft(&by_version).out).expect("one line")
+    };
+    let built = version(&home)["version"].as_str().expect("a version").to_owned();
+    assert!(built.trim_end_matches("-dirty").len() == 12 || built.starts_with("build-"), "{built}");
     let csv = home.weft(&["usage", "--by", "account,key", "--csv"]).out;
     assert!(csv.starts_with("account,key,attempts,"), "{csv}");
     assert!(csv.contains("local,local,2,0,"), "{csv}");

@@ -41,7 +41,7 @@ impl RunEnvironment for LocalEnvironment {
                 caller: Caller::in_process(&run),
                 run,
                 graph: outermost.name().to_owned(),
-                graph_version: outermost.version().to_owned(),
+                graph_version: outermost.version().unwrap_or("local").to_owned(),
             })),
             thread: ThreadId::new(&first.loop_context.run.options.thread).ok(),
             budget: Arc::new(Unlimited),

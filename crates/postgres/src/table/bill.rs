@@ -2,18 +2,29 @@
 
 use crate::conn::{Ask, Conn, Value, ask};
 use crate::error::{Done, Fail};
-use crate::row::{At, int, text, word};
+use crate::row::{At, int, json, text, word};
 use crate::store::PostgresStore;
 use crate::table::usage;
 use weftwork_store::columns;
 use weftwork_store::{
-    Period, ReadBill, Receipt, Result, StoreError, UsageRow, UsageTotal, WriteBill, agent_of,
+    Payer, Period, ReadBill, Receipt, Result, StoreError, UsageRow, UsageTotal, WriteBill, agent_of,
 };
+use weftwork_types::caller::Caller;
 use weftwork_types::{BoxFuture, OrgId, Principal};
 
 impl WriteBill for PostgresStore {
     fn move_usage(&self, limit: usize) -> BoxFuture<'_, Result<usize>> {
         self.run(int(limit), |conn, limit, _| Box::pin(move_facts(conn, *limit)))
+    }
+
+    fn erase_names<'a>(
+        &'a self,
+        who: &'a Principal,
+        payer: &'a Payer,
+    ) -> BoxFuture<'a, Result<usize>> {
+        self.run((who.org.clone(), payer.clone()), |conn, (org, payer), _| {
+            Box::pin(erase_names(conn, org, payer))
+        })
     }
 }
 
@@ -68,6 +79,51 @@ impl ReadBill for PostgresStore {
         })
     }
 }
+
+async fn erase_names(conn: &mut Conn, org: &OrgId, payer: &Payer) -> Done<usize> {
+    let sql = "SELECT invocation, caller, fact FROM usage
+               WHERE org = $1 AND strpos(caller, $2) > 0 FOR UPDATE";
+    let id = || payer.id().to_owned();
+    let kept = conn.begin(vec![ask!(sql, text(org), id())]).await?;
+    let mut asks = Vec::new();
+    for row in kept.last().into_iter().flatten() {
+        let fact = usage::read(row)?;
+        if payer.pays_for(fact.caller.caller()) {
+            let sql = "UPDATE usage SET caller = $3 WHERE org = $1 AND invocation = $2";
+            let invocation = text(&fact.fact.invocation_id);
+            asks.push(ask!(sql, text(org), invocation, json(&fact.caller.erased())?));
+        }
+    }
+    let nobody = Caller::erased();
+    let (receipts, calls) = match payer {
+        Payer::Account(_) => (RECEIPTS_OF_ACCOUNT, CALLS_OF_ACCOUNT),
+        Payer::Key(_) => (RECEIPTS_OF_KEY, CALLS_OF_KEY),
+    };
+    for sql in [receipts, calls] {
+        let account = text(&nobody.billing_account);
+        asks.push(ask!(
+            sql,
+            text(org),
+            id(),
+            account,
+            text(&nobody.virtual_key),
+            text(&nobody.request)
+        ));
+    }
+    let done = conn.commit(asks).await?;
+    Ok(done.last().map_or(0, Vec::len))
+}
+
+const RECEIPTS_OF_ACCOUNT: &str =
+    "UPDATE receipts SET account = $3, key = $4, request = $5 WHERE org = $1 AND account = $2";
+const RECEIPTS_OF_KEY: &str =
+    "UPDATE receipts SET account = $3, key = $4, request = $5 WHERE org = $1 AND key = $2";
+const CALLS_OF_ACCOUNT: &str = "UPDATE model_calls
+    SET account = $3, key = $4, request = $5, trace = $5
+    WHERE org = $1 AND account = $2 RETURNING 1";
+const CALLS_OF_KEY: &str = "UPDATE model_calls
+    SET account = $3, key = $4, request = $5, trace = $5
+    WHERE org = $1 AND key = $2 RETURNING 1";
 
 /// Moves facts. One transaction moves at a time: a process that waits sees what another one moved.
 async fn move_facts(conn: &mut Conn, limit: i64) -> Done<usize> {

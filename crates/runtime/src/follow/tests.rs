@@ -143,6 +143,7 @@ fn context(store: Arc<dyn Store>, clock: &ManualClock) -> Arc<WorkerContext> {
         ledger: StoreLedger::new(Arc::clone(&store), Arc::new(clock.clone())),
         store,
         clock: Arc::new(clock.clone()),
+        program_version: crate::program_version::ProgramVersion::new(None),
         budgets: Arc::new(Unlimited),
         thread_budget: None,
         of_source: None,

@@ -72,7 +72,7 @@ impl ClaimedRun {
             caller: self.row.new.caller.clone(),
             run: self.claim.at.run.clone(),
             graph: self.row.new.graph.clone(),
-            graph_version: self.graph.version().to_owned(),
+            graph_version: self.context.program_version.of(&self.graph).to_owned(),
         }
     }
 

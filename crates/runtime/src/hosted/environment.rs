@@ -139,4 +139,10 @@ impl Ledger for RunLedger {
             self.late.record(&self.who, Arc::unwrap_or_clone(row));
         }
     }
+
+    fn recorded(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.log.on_disk(self.log.last()).await;
+        })
+    }
 }

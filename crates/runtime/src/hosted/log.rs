@@ -35,15 +35,15 @@ impl Waiting {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Written {
-    /// Number of calls that were added.
+    /// Number of calls and usage facts that were added.
     put: u64,
-    /// Number of them that are on disk.
+    /// Number of them that are on disk: the oldest.
     on_disk: u64,
     /// `true` while the run continues, so that further commits follow.
     goes_on: bool,
 }
 
-/// The place of a call in its log.
+/// The place of a call or usage fact in its log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticket(u64);
 
@@ -61,19 +61,26 @@ impl CallLog {
 
     /// Adds a call to the next commit.
     pub(crate) fn put(&self, call: Arc<CallRecord>) -> Ticket {
-        let mut ticket = Ticket(0);
-        {
-            let mut waiting = self.lock();
-            waiting.calls.push(call);
-            // Under the lock, so that tickets have the order of the calls.
-            self.written.send_if_modified(|written| {
-                written.put += 1;
-                ticket = Ticket(written.put);
-                false
-            });
-        }
+        let mut waiting = self.lock();
+        waiting.calls.push(call);
+        let ticket = self.number(&waiting);
+        drop(waiting);
         self.arrived.notify_one();
         ticket
+    }
+
+    /// Numbers a record that was added, under the lock, so that tickets have the order of the records.
+    fn number(&self, _: &Waiting) -> Ticket {
+        self.written.send_if_modified(|written| {
+            written.put += 1;
+            false
+        });
+        self.last()
+    }
+
+    /// Returns the place of the last record that was added.
+    pub(crate) fn last(&self) -> Ticket {
+        Ticket(self.written.borrow().put)
     }
 
     /// Adds a usage fact to the next commit, which may be that of the end of the run.
@@ -86,6 +93,7 @@ impl CallLog {
             return Err(usage);
         }
         waiting.usage.push(usage);
+        self.number(&waiting);
         // Released first: the task that is woken takes this lock.
         drop(waiting);
         self.arrived.notify_one();
@@ -99,7 +107,7 @@ impl CallLog {
         self.arrived.notify_one();
     }
 
-    /// Waits until a call is on disk; returns `false` if no commit follows any more.
+    /// Waits until a call or fact is on disk; returns `false` if no commit follows any more.
     ///
     /// Cancel safe.
     pub(crate) async fn on_disk(&self, Ticket(number): Ticket) -> bool {
@@ -146,7 +154,7 @@ impl CallLog {
             waiting.usage.drain(..usage);
             waiting.sequence_writes.drain(..writes);
         }
-        self.written.send_modify(|written| written.on_disk += calls as u64);
+        self.written.send_modify(|written| written.on_disk += (calls + usage) as u64);
     }
 
     /// Removes and returns the facts that no commit included, after the last commit.

@@ -10,6 +10,7 @@ use crate::context::WorkerContext;
 use crate::dependencies::{DependencyError, MakeDependencies, Provided};
 use crate::graph_source::GraphSource;
 use crate::ledger::StoreLedger;
+use crate::program_version::ProgramVersion;
 use crate::worker::{Heartbeat, LeaseConfig};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, RwLock};
@@ -43,6 +44,7 @@ pub enum Recovery {
 pub struct RuntimeBuilder {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    program_version: Option<String>,
     budgets: Arc<dyn Budgets>,
     thread_budget: Option<Limits>,
     recovery: Recovery,
@@ -77,6 +79,7 @@ impl RuntimeBuilder {
         Self {
             store,
             clock: Arc::new(weftwork_graph::SystemClock::new()),
+            program_version: None,
             budgets: Arc::new(Unlimited),
             thread_budget: None,
             recovery: Recovery::default(),
@@ -93,6 +96,14 @@ impl RuntimeBuilder {
             remote_servers: RemoteServers::default(),
             wrap_executor: None,
         }
+    }
+
+    /// Sets the version that usage facts show of graphs without one of their own, such as the commit that
+    /// the program was built from. The default is the build id of the executable, which differs between
+    /// builds.
+    pub fn program_version(mut self, version: impl Into<String>) -> Self {
+        self.program_version = Some(version.into());
+        self
     }
 
     /// Hosts a graph or an agent under an id of the form `provider:name`. A name without a colon is
@@ -334,6 +345,7 @@ impl RuntimeBuilder {
             store: self.store,
             clock: self.clock,
             ledger,
+            program_version: ProgramVersion::new(self.program_version),
             budgets: self.budgets,
             thread_budget: self.thread_budget,
             rebuilds: self.rebuilds,

@@ -251,6 +251,7 @@ WriteUsage {
 }
 WriteBill {
     fn move_usage<'a>(limit: usize) -> usize;
+    fn erase_names<'a>(who: &'a Principal, payer: &'a Payer) -> usize;
 }
 ReadBill {
     fn model_calls<'a>(who: &'a Principal, subject: &'a str) -> Vec<UsageRow>;

@@ -7,8 +7,9 @@ use crate::table::{log, usage};
 use rusqlite::{Connection, Row, params};
 use weftwork_store::columns;
 use weftwork_store::{
-    Period, ReadBill, Receipt, Result, StoreError, UsageRow, UsageTotal, WriteBill, agent_of,
+    Payer, Period, ReadBill, Receipt, Result, StoreError, UsageRow, UsageTotal, WriteBill, agent_of,
 };
+use weftwork_types::caller::Caller;
 use weftwork_types::{BoxFuture, InvocationId, OrgId, Principal, ThreadId};
 
 impl WriteBill for SqliteStore {
@@ -23,6 +24,44 @@ impl WriteBill for SqliteStore {
             }
         })
     }
+
+    fn erase_names<'a>(
+        &'a self,
+        who: &'a Principal,
+        payer: &'a Payer,
+    ) -> BoxFuture<'a, Result<usize>> {
+        let org = who.org.clone();
+        let payer = payer.clone();
+        self.write(move |conn| erase_names(conn, &org, &payer))
+    }
+}
+
+fn erase_names(conn: &Connection, org: &OrgId, payer: &Payer) -> Done<usize> {
+    let sql = "SELECT * FROM usage WHERE org = ?1 AND instr(caller, ?2) > 0";
+    let kept = row::all(conn, sql, [org.as_str(), payer.id()], usage::read)?;
+    for fact in kept.iter().filter(|fact| payer.pays_for(fact.caller.caller())) {
+        let sql = "UPDATE usage SET caller = ?3 WHERE org = ?1 AND invocation = ?2";
+        let caller = row::json(&fact.caller.erased())?;
+        row::execute(conn, sql, params![org.as_str(), fact.fact.invocation_id.as_str(), caller])?;
+    }
+    let nobody = Caller::erased();
+    let column = payer.column();
+    let names = params![
+        org.as_str(),
+        payer.id(),
+        nobody.billing_account.as_str(),
+        nobody.virtual_key.as_str(),
+        nobody.request.as_str()
+    ];
+    let sql = format!(
+        "UPDATE receipts SET account = ?3, key = ?4, request = ?5 WHERE org = ?1 AND {column} = ?2"
+    );
+    row::execute(conn, &sql, names)?;
+    let sql = format!(
+        "UPDATE model_calls SET account = ?3, key = ?4, request = ?5, trace = ?5
+         WHERE org = ?1 AND {column} = ?2"
+    );
+    row::execute(conn, &sql, names)
 }
 
 impl ReadBill for SqliteStore {

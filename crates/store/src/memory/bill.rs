@@ -2,7 +2,7 @@
 
 use super::scope::{Need, Scope};
 use super::{Backend, TableStore, Tables, partial_scope};
-use crate::bill::{Period, ReadBill, Receipt, UsageGroup, UsageSum, UsageTotal, WriteBill};
+use crate::bill::{Payer, Period, ReadBill, Receipt, UsageGroup, UsageSum, UsageTotal, WriteBill};
 use crate::record::UsageRow;
 use crate::table::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,12 +73,43 @@ impl Tables {
         }
         next.len()
     }
+
+    fn erase_names(&mut self, org: &OrgId, payer: &Payer) -> usize {
+        let calls = self.bill.model_calls.iter_mut().filter(|(at, _)| at.org == *org);
+        let calls = calls.filter(|(_, row)| payer.pays_for(row.caller.caller()));
+        let mut erased = 0;
+        for (at, row) in calls {
+            row.caller = row.caller.erased();
+            if let Some(receipt) = self.bill.receipts.get_mut(at) {
+                let caller = row.caller.caller();
+                receipt.account = caller.billing_account.clone();
+                receipt.key = caller.virtual_key.clone();
+                receipt.request = caller.request.clone();
+            }
+            erased += 1;
+        }
+        let facts = self.usage.iter_mut().filter(|((of, _), _)| of == org).map(|(_, row)| row);
+        for row in facts.filter(|row| payer.pays_for(row.caller.caller())) {
+            row.caller = row.caller.erased();
+        }
+        erased
+    }
 }
 
 impl<B: Backend> WriteBill for TableStore<B> {
     fn move_usage(&self, limit: usize) -> BoxFuture<'_, Result<usize>> {
         let scope = partial_scope::<B>(|| Scope::of(Need::Unmoved { limit }));
         self.backend.write(scope, move |tables| Ok(tables.move_usage(limit)))
+    }
+
+    fn erase_names<'a>(
+        &'a self,
+        who: &'a Principal,
+        payer: &'a Payer,
+    ) -> BoxFuture<'a, Result<usize>> {
+        let need = || Need::Bill { org: who.org.clone(), subject: None };
+        let scope = partial_scope::<B>(|| Scope::of(need()));
+        self.backend.write(scope, move |tables| Ok(tables.erase_names(&who.org, payer)))
     }
 }
 

@@ -1,3 +1,4 @@
+use crate::BoxFuture;
 use crate::usage::UsageFact;
 
 /// Sink for the usage facts of one run, or of a program outside of runs. The only writer of charges.
@@ -11,6 +12,15 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     ///
     /// Never blocks, and may be called outside of an asynchronous task.
     fn record(&self, fact: &UsageFact);
+
+    /// Waits until the facts that were recorded before are durable, or no commit follows. A failed
+    /// attempt waits for this before the next one begins, so that a process that dies loses the facts of
+    /// at most the attempts in progress.
+    ///
+    /// Cancel safe.
+    fn recorded(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// A ledger that discards every fact, for calls outside of hosted runs.

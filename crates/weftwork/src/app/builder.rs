@@ -32,6 +32,7 @@ pub struct AppBuilder {
     record: Option<PathBuf>,
     budgets: Option<Arc<dyn Budgets>>,
     thread_budget: Option<Limits>,
+    build_version: Option<&'static str>,
     recovery: Option<Recovery>,
     runs_max: Option<usize>,
     map_executor: Option<Opaque<Box<WrapExecutor>>>,
@@ -152,6 +153,14 @@ impl AppBuilder {
         self
     }
 
+    /// Sets the commit that the program was built from, from [`build_version!`](crate::build_version):
+    /// the version that usage facts show of graphs without one of their own. `WEFT_GRAPH_VERSION`
+    /// overrides it; without either it is the build id of the executable.
+    pub fn build_version(mut self, version: Option<&'static str>) -> Self {
+        self.build_version = version;
+        self
+    }
+
     /// Sets the handling of runs that no living worker has; see [`Recovery`]. The default is
     /// [`Recovery::Automatic`] over a file or a database of the configuration, and
     /// [`Recovery::Manual`] in memory and over a store that the program opened.
@@ -248,6 +257,10 @@ impl AppBuilder {
         let in_config = config.thread_budget.as_ref().map(|setting| setting.value);
         if let Some(limits) = self.thread_budget.or(in_config) {
             builder = builder.thread_budget(limits);
+        }
+        let version = config.graph_version.as_deref().or(self.build_version);
+        if let Some(version) = version {
+            builder = builder.program_version(version);
         }
         if let Some(runs_max) = self.runs_max {
             builder = builder.runs_max(runs_max);

@@ -40,6 +40,8 @@ pub const MCP_VARIABLE: &str = "WEFT_MCP";
 pub const AGENTS_VARIABLE: &str = "WEFT_AGENTS";
 /// Environment variable for the budget of a thread, such as `tokens=100000,usd=2`.
 pub const THREAD_BUDGET_VARIABLE: &str = "WEFT_THREAD_BUDGET";
+/// Environment variable for the version of graphs that state none of their own.
+pub const GRAPH_VERSION_VARIABLE: &str = "WEFT_GRAPH_VERSION";
 /// Environment variable for the store: `memory`, `sqlite:PATH` or the URL of a Postgres database.
 pub const STORE_VARIABLE: &str = "WEFT_STORE";
 /// Environment variable for the configuration file.
@@ -169,6 +171,9 @@ pub struct Config {
     pub remotes: Remotes,
     /// Limits of all runs of a thread together, of those that this process executes.
     pub thread_budget: Option<Setting<Limits>>,
+    /// The version that usage facts show of graphs without one of their own; else that of
+    /// [`AppBuilder::build_version`](crate::AppBuilder::build_version).
+    pub graph_version: Option<String>,
     /// The network providers, with their keys.
     pub providers: ProviderTable,
     /// Settings of single models, by id: fallbacks, limits and the response cache.
@@ -223,6 +228,7 @@ impl Config {
             sandbox: None,
             remotes: Remotes::default(),
             thread_budget: None,
+            graph_version: None,
             providers,
             models: SettingsTable::default(),
         }
@@ -321,6 +327,7 @@ impl Config {
             sandbox: None,
             remotes: Remotes::default(),
             thread_budget,
+            graph_version: surroundings.get(GRAPH_VERSION_VARIABLE),
             providers,
             models: SettingsTable::new(
                 file.models,
