@@ -5,6 +5,7 @@
 //! only through it. [`ModelRegistry`] resolves names such as `openai:gpt-4o-mini` or `ollama:qwen3`
 //! to models.
 
+mod artifacts;
 mod attempt;
 pub mod cache;
 mod call;
@@ -31,6 +32,7 @@ mod settings;
 mod spans;
 mod words;
 
+pub use artifacts::ArtifactFolder;
 pub use call::{ChatResponse, ModelCaller, RunModel};
 pub use capability::{Capability, ModelFacts, TokenLimits, check_media};
 pub use chat::{

@@ -1,5 +1,6 @@
 //! Settings of single models: fallbacks, limits of the rate, and the response cache.
 
+use crate::artifacts::ArtifactFolder;
 use crate::cache::ResponseCache;
 use crate::chat::{ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo};
 use crate::limiter::{Limiter, RateLimits};
@@ -199,12 +200,12 @@ pub fn with_fallbacks(
     let on: Arc<[FallbackOn]> = FallbackOn::USUAL.into();
     let mut next = None;
     for model in others.rev() {
-        let configured = ConfiguredModel { model, parts: None, next };
+        let configured = ConfiguredModel { model, parts: None, next, artifacts: None };
         next = Some(Next { model: Arc::new(configured), on: Arc::clone(&on) });
     }
     match next {
         None => model,
-        next => Arc::new(ConfiguredModel { model, parts: None, next }),
+        next => Arc::new(ConfiguredModel { model, parts: None, next, artifacts: None }),
     }
 }
 
@@ -214,6 +215,7 @@ pub(crate) struct ConfiguredModel {
     pub(crate) model: Arc<dyn ChatModel>,
     pub(crate) parts: Option<SharedParts>,
     pub(crate) next: Option<Next>,
+    pub(crate) artifacts: Option<Arc<ArtifactFolder>>,
 }
 
 /// The model to call if another one fails.
@@ -268,6 +270,12 @@ impl ChatModel for ConfiguredModel {
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
-        self.model.stream(request)
+        match &self.artifacts {
+            None => self.model.stream(request),
+            Some(folder) => {
+                let stream = self.model.stream(Arc::clone(&request));
+                folder.keep(self.info(), &request, stream)
+            }
+        }
     }
 }

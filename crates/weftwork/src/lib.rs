@@ -138,9 +138,9 @@ pub mod agents {
 /// Chat models, their providers, and `ModelCaller`, through which every model call passes.
 pub mod models {
     pub use weftwork_models::{
-        Additions, Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream,
-        FallbackOn, FinishReason, HttpModel, IntoModel, ModelCallError, ModelCaller, ModelChoice,
-        ModelError, ModelFacts, ModelInfo, ModelPrices, ModelProvider, ModelRegistry,
+        Additions, ArtifactFolder, Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse,
+        ChatStream, FallbackOn, FinishReason, HttpModel, IntoModel, ModelCallError, ModelCaller,
+        ModelChoice, ModelError, ModelFacts, ModelInfo, ModelPrices, ModelProvider, ModelRegistry,
         ModelSettings, Price, PriceTable, Protocol, ProviderOverride, ProviderRow, ProviderTable,
         Quirk, Quirks, Recorder, RefusalKind, ReplayModel, ReplayProvider, RequestExtras,
         RetryPolicy, RunModel, Secret, ServerConfig, SettingsTable, TokenLimits, ToolChoice, cache,

@@ -46,3 +46,34 @@ fn usage_is_reported_by_agent_and_model_as_a_table_json_and_csv() {
     }
     assert_eq!(line["agent"], json!("app:desk"));
 }
+
+#[test]
+fn artifacts_are_what_the_model_was_asked_in_full() {
+    let home = Home::new().set("WEFT_MODEL", "scripted").set("WEFT_ARTIFACTS", "kept");
+    let said = ["run", "desk", "--thread", "t", "--input", "Where is order A1001?"];
+    assert_eq!(home.weft(&said).status, Some(0));
+    let files = std::fs::read_dir(home.path("kept")).expect("a folder");
+    let texts: Vec<_> = files
+        .map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("a text"))
+        .collect();
+    assert_eq!(texts.len(), 2, "the call of the tool, and the answer: {texts:?}");
+    assert!(texts.iter().all(|text| text.contains("Where is order A1001?")), "{texts:?}");
+    let refused = Home::new().set("WEFT_ARTIFACTS", "/dev/null/kept").weft(&["doctor"]);
+    assert!(refused.errors.contains("WEFT_ARTIFACTS"), "{refused:?}");
+}
+
+#[test]
+fn a_person_is_erased_from_the_bill() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    assert_eq!(home.weft(&["run", "desk", "--input", "Where is order A1001?"]).status, Some(0));
+    let by = ["usage", "--by", "account,key", "--csv"];
+    let before = home.weft(&by).out;
+    let unsure = home.weft(&["usage", "erase", "account:local"]);
+    assert!(unsure.status == Some(2) && unsure.errors.contains("--yes"), "{unsure:?}");
+    let wrong = home.weft(&["usage", "erase", "local", "--yes"]);
+    assert!(wrong.status == Some(2) && wrong.errors.contains("`account:ID`"), "{wrong:?}");
+    let erased = home.weft(&["usage", "erase", "account:local", "--yes"]);
+    assert!(erased.status == Some(0) && erased.errors.contains("2 attempts"), "{erased:?}");
+    let nobody = "00000000-0000-0000-0000-000000000000";
+    assert_eq!(home.weft(&by).out, before.replace("local", nobody));
+}

@@ -4,6 +4,7 @@ mod table;
 
 pub use table::{ProviderOverride, ProviderRow, ProviderTable};
 
+use crate::artifacts::ArtifactFolder;
 use crate::chat::{ChatModel, ModelInfo};
 use crate::protocol::{HttpModel, ServerConfig};
 use crate::settings::{ConfiguredModel, FallbackOn, Next, SettingsTable};
@@ -57,6 +58,7 @@ pub trait ModelProvider: Send + Sync + Debug {
 pub struct ModelRegistry {
     providers: BTreeMap<String, Arc<dyn ModelProvider>>,
     settings: SettingsTable,
+    artifacts: Option<Arc<ArtifactFolder>>,
 }
 
 impl ModelRegistry {
@@ -77,6 +79,12 @@ impl ModelRegistry {
         Self { settings, ..self }
     }
 
+    /// Returns the registry with a folder for full requests and answers of its models.
+    #[must_use]
+    pub fn with_artifacts(self, artifacts: Option<Arc<ArtifactFolder>>) -> Self {
+        Self { artifacts, ..self }
+    }
+
     /// Adds a provider, replacing one with the same name.
     pub fn register(&mut self, provider: Arc<dyn ModelProvider>) {
         self.providers.insert(provider.name().to_owned(), provider);
@@ -95,7 +103,12 @@ impl ModelRegistry {
     /// when it cannot open the model or one of its fallbacks.
     pub fn resolve(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let model = self.open(id)?;
-        let Some(settings) = self.settings.get(&model.info().id()) else { return Ok(model) };
+        let Some(settings) = self.settings.get(&model.info().id()) else {
+            return Ok(match &self.artifacts {
+                None => model,
+                Some(_) => self.configured(model, None),
+            });
+        };
         let usual = || FallbackOn::USUAL.to_vec();
         let on: Arc<[FallbackOn]> = settings.fallback_on.clone().unwrap_or_else(usual).into();
         let mut next = None;
@@ -109,7 +122,7 @@ impl ModelRegistry {
     /// A model with the settings that it shares with its other users.
     fn configured(&self, model: Arc<dyn ChatModel>, next: Option<Next>) -> Arc<dyn ChatModel> {
         let parts = self.settings.parts(&model.info().id());
-        Arc::new(ConfiguredModel { model, parts, next })
+        Arc::new(ConfiguredModel { model, parts, next, artifacts: self.artifacts.clone() })
     }
 
     fn open(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {

@@ -83,6 +83,27 @@ async fn days_begin_at_midnight_of_their_zone_also_when_clocks_change() {
 }
 
 #[tokio::test]
+async fn single_days_add_up_to_their_range_in_each_zone() {
+    // 200 attempts at irregular times over ten days with a change of clocks.
+    let first = time("2026-03-24T00:00:00Z").0;
+    let times = (0..200_i64).map(|n| Timestamp(first + n * n * 7_919 % (10 * 86_400_000)));
+    let store = store_of(times.enumerate().map(|(n, at)| row(n, at, Some(1))).collect()).await;
+    for zone in ["UTC", "Asia/Kolkata", "America/Los_Angeles", "Europe/Berlin", "Pacific/Apia"] {
+        let query = || UsageQuery::new(vec![UsageColumn::Day], zone).expect("a zone");
+        let range = query().from("2026-03-25").expect("a day").until("2026-04-01").expect("a day");
+        let range = report(&store, &range).await;
+        let mut single = Vec::new();
+        for line in &range.rows {
+            let day = line.values[0].as_deref().expect("a day");
+            let query = query().from(day).expect("a day").until(day).expect("a day");
+            single.extend(report(&store, &query).await.rows);
+        }
+        assert!(range.rows.len() >= 8, "{zone}: {range:?}");
+        assert_eq!(single, range.rows, "{zone}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_without_a_price_is_never_free() {
     let mut stated = row(3, Timestamp(0), Some(9));
     stated.fact.provider_cost_micro_usd = Some(9);

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weftwork_egress::AllowedHost;
 use weftwork_graph::SystemClock;
-use weftwork_models::{ProviderOverride, ProviderTable, SettingsTable};
+use weftwork_models::{ArtifactFolder, ProviderOverride, ProviderTable, SettingsTable};
 use weftwork_types::port::Limits;
 
 /// Environment variable for the model, such as `local` or `openai:gpt-4o-mini`.
@@ -42,6 +42,9 @@ pub const AGENTS_VARIABLE: &str = "WEFT_AGENTS";
 pub const THREAD_BUDGET_VARIABLE: &str = "WEFT_THREAD_BUDGET";
 /// Environment variable for the version of graphs that state none of their own.
 pub const GRAPH_VERSION_VARIABLE: &str = "WEFT_GRAPH_VERSION";
+/// Environment variable for the folder of artifacts of model calls. There is no entry for it in
+/// configuration files: the file of a foreign folder would collect what others write.
+pub const ARTIFACTS_VARIABLE: &str = "WEFT_ARTIFACTS";
 /// Environment variable for the store: `memory`, `sqlite:PATH` or the URL of a Postgres database.
 pub const STORE_VARIABLE: &str = "WEFT_STORE";
 /// Environment variable for the configuration file.
@@ -174,10 +177,24 @@ pub struct Config {
     /// The version that usage facts show of graphs without one of their own; else that of
     /// [`AppBuilder::build_version`](crate::AppBuilder::build_version).
     pub graph_version: Option<String>,
+    /// The folder to which each attempt of a model call is written in full, if there is one.
+    pub artifacts: Option<Arc<ArtifactFolder>>,
     /// The network providers, with their keys.
     pub providers: ProviderTable,
     /// Settings of single models, by id: fallbacks, limits and the response cache.
     pub models: SettingsTable,
+}
+
+/// Creates the folder of artifacts, if one is named.
+fn artifacts_of(surroundings: &Surroundings<'_>) -> Result<Option<Arc<ArtifactFolder>>, Error> {
+    let Some(named) = surroundings.get(ARTIFACTS_VARIABLE) else { return Ok(None) };
+    let created = ArtifactFolder::create(surroundings.folder.join(&named));
+    let created = created.map_err(|error| Error::BadSetting {
+        setting: format!("the folder of artifacts ({ARTIFACTS_VARIABLE})"),
+        found: format!("{named}: {error}"),
+        expected: "a folder that this user may write".to_owned(),
+    })?;
+    Ok(Some(Arc::new(created)))
 }
 
 impl Config {
@@ -229,6 +246,7 @@ impl Config {
             remotes: Remotes::default(),
             thread_budget: None,
             graph_version: None,
+            artifacts: None,
             providers,
             models: SettingsTable::default(),
         }
@@ -328,6 +346,7 @@ impl Config {
             remotes: Remotes::default(),
             thread_budget,
             graph_version: surroundings.get(GRAPH_VERSION_VARIABLE),
+            artifacts: artifacts_of(surroundings)?,
             providers,
             models: SettingsTable::new(
                 file.models,
