@@ -1,18 +1,20 @@
-//! `weft store`: verifies, compacts, backs up, restores, exports and imports stores.
+//! `weft store`: verifies, compacts, backs up, restores, exports and imports stores, and erases names.
 
 use crate::args::Store;
+use crate::usage::operator_of;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use weftwork::config::StorePlace;
 use weftwork::sqlite::{Options, SqliteStore};
-use weftwork::store::{StoreError, WriteCheckpoints};
+use weftwork::store::{Payer, StoreError, WriteCheckpoints, erase_names};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{Error, upkeep};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::input::confirm;
 use weftwork_cli_base::terminal::count_items;
 
 /// The file name that stands for standard output or input.
@@ -26,7 +28,25 @@ pub async fn store(command: &Store, context: &CommandContext) -> Result<Exit, Cl
         Store::Restore { file } => restore_store(file, context).await,
         Store::Export { file, thread } => export_store(file, thread, context).await,
         Store::Import { file } => import_file(file, context).await,
+        Store::Erase { payer, org, yes } => {
+            erase(payer, &operator_of(org.as_ref()), *yes, context).await
+        }
     }
+}
+
+async fn erase(
+    payer: &Payer,
+    who: &Principal,
+    yes: bool,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let store = context.store_there()?;
+    if !confirm(format!("erasing `{payer}` from the bill"), yes, &context.terminal)? {
+        return Ok(Exit::Cancelled);
+    }
+    let attempts = erase_names(store.as_ref(), who, payer).await?;
+    context.terminal.note(format_args!("erased the names in {attempts} attempts of model calls"));
+    Ok(Exit::Done)
 }
 
 /// Opens the store if it is a SQLite store.

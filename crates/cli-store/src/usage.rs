@@ -1,48 +1,21 @@
 //! `weft usage`: usage and cost of model calls.
 
-use crate::args::{Erase, Report, Usage, UsageCommand};
+use crate::args::Usage;
 use weftwork::runtime::usage_report::{
     UsageColumn, UsageQuery, UsageQueryError, UsageReport, cost_text, report_usage,
 };
-use weftwork::store::{UsageSum, erase_names};
-use weftwork::types::Principal;
+use weftwork::store::UsageSum;
 use weftwork::types::usage::dollars;
+use weftwork::types::{OrgId, Principal};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
-use weftwork_cli_base::input::confirm;
 use weftwork_cli_base::terminal::Table;
 
 pub async fn usage(args: Usage, context: &CommandContext) -> Result<Exit, CliError> {
-    let Usage { command, report, org } = args;
-    let local = Principal::local();
-    let who = Principal { org: org.unwrap_or_else(|| local.org.clone()), ..local };
-    match command {
-        Some(UsageCommand::Erase(args)) => erase(args, &who, context).await,
-        None => report_on(report, &who, context).await,
-    }
-}
-
-async fn erase(args: Erase, who: &Principal, context: &CommandContext) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
-    let store = context.store_there()?;
-    let payer = &args.payer;
-    let what = format!("erasing `{payer}` from the bill");
-    if !confirm(what, args.yes, terminal)? {
-        return Ok(Exit::Cancelled);
-    }
-    let attempts = erase_names(store.as_ref(), who, payer).await?;
-    terminal.note(format_args!("erased the names in {attempts} attempts of model calls"));
-    Ok(Exit::Done)
-}
-
-async fn report_on(
-    args: Report,
-    who: &Principal,
-    context: &CommandContext,
-) -> Result<Exit, CliError> {
-    let terminal = &context.terminal;
-    let Report { by, zone, from, until, csv, json } = args;
+    let Usage { by, zone, from, until, csv, json, org } = args;
+    let who = &operator_of(org.as_ref());
     let query = query_of(by, &zone, from.as_deref(), until.as_deref());
     let query = query.map_err(|error| CliError::BadInput { reason: error.to_string() })?;
     let report = if context.is_new() {
@@ -61,6 +34,12 @@ async fn report_on(
         table_of(&report).write(terminal)?;
     }
     Ok(Exit::Done)
+}
+
+/// Returns the principal of an operator in an organisation, or in that of this machine.
+pub(crate) fn operator_of(org: Option<&OrgId>) -> Principal {
+    let local = Principal::local();
+    Principal { org: org.cloned().unwrap_or_else(|| local.org.clone()), ..local }
 }
 
 fn query_of(

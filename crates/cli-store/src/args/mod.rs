@@ -24,4 +24,3 @@ pub use store::Store;
 pub use threads::Threads;
 pub(crate) use threads::{Delete, History, List, Prune, Resume, State, Update};
 pub use usage::Usage;
-pub(crate) use usage::{Erase, Report, UsageCommand};

@@ -2,6 +2,8 @@
 
 use clap::Subcommand;
 use std::path::PathBuf;
+use weftwork::store::Payer;
+use weftwork::types::OrgId;
 
 #[derive(Debug, Subcommand)]
 pub enum Store {
@@ -31,6 +33,21 @@ pub enum Store {
         /// Export only this thread, and no items; may be repeated
         #[arg(long, value_name = "ID")]
         thread: Vec<String>,
+    },
+    /// Remove the names of an account or key from the bill; amounts stay
+    #[command(after_help = "Example: weft store erase account:ann --yes
+
+Delete the threads of the account first: their runs keep its name.")]
+    Erase {
+        /// The account or the virtual key, such as account:ann or key:phone
+        #[arg(value_name = "PAYER")]
+        payer: Payer,
+        /// Organisation; by default that of this machine
+        #[arg(long, value_name = "ORGANISATION")]
+        org: Option<OrgId>,
+        /// Erase without a question
+        #[arg(long)]
+        yes: bool,
     },
     /// Import the threads and items of an export
     Import {

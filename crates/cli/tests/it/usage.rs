@@ -44,7 +44,7 @@ fn usage_is_reported_by_agent_and_model_as_a_table_json_and_csv() {
         let refused = home.weft(&[&["usage"], &args[..]].concat());
         assert!(refused.status == Some(2) && refused.errors.contains(expected), "{refused:?}");
     }
-    assert_eq!(line["agent"], json!("app:desk"));
+    assert_eq!(line["agent"], json!("builtin:desk"));
 }
 
 #[test]
@@ -68,11 +68,11 @@ fn a_person_is_erased_from_the_bill() {
     assert_eq!(home.weft(&["run", "desk", "--input", "Where is order A1001?"]).status, Some(0));
     let by = ["usage", "--by", "account,key", "--csv"];
     let before = home.weft(&by).out;
-    let unsure = home.weft(&["usage", "erase", "account:local"]);
+    let unsure = home.weft(&["store", "erase", "account:local"]);
     assert!(unsure.status == Some(2) && unsure.errors.contains("--yes"), "{unsure:?}");
-    let wrong = home.weft(&["usage", "erase", "local", "--yes"]);
+    let wrong = home.weft(&["store", "erase", "local", "--yes"]);
     assert!(wrong.status == Some(2) && wrong.errors.contains("`account:ID`"), "{wrong:?}");
-    let erased = home.weft(&["usage", "erase", "account:local", "--yes"]);
+    let erased = home.weft(&["store", "erase", "account:local", "--yes"]);
     assert!(erased.status == Some(0) && erased.errors.contains("2 attempts"), "{erased:?}");
     let nobody = "00000000-0000-0000-0000-000000000000";
     assert_eq!(home.weft(&by).out, before.replace("local", nobody));
