@@ -15,6 +15,7 @@ use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use weftwork_server::{MountedClient, name_ignored};
+use weftwork_types::ThreadId;
 use weftwork_types::code::Fault;
 use weftwork_types::message::Message;
 use weftwork_types::run::RunRef;
@@ -138,7 +139,8 @@ struct Completion {
     id: String,
     created: i64,
     model: String,
-    page: String,
+    page: PageAddress,
+    thread: ThreadId,
 }
 
 impl Completion {
@@ -151,16 +153,14 @@ impl Completion {
         let turn = client.platform()?.turn(client.principal(), &run.run).await;
         let created = model::seconds(turn.map_err(ApiError::refused)?.created_at);
         let id = format!("chatcmpl-{}", run.run.as_str().replace('-', ""));
-        Ok(Self { id, created, model, page: page.of_thread(&run.thread) })
+        Ok(Self { id, created, model, page, thread: run.thread.clone() })
     }
 
     /// The text of an item: an approval names the page where it is given.
     fn text_of(&self, item: &Item) -> String {
         match item {
             Item::Message { text, .. } => text.clone(),
-            Item::Approval { question, .. } => {
-                format!("{question}\n\nAnswer it there: {}", self.page)
-            }
+            Item::Approval { question, .. } => self.page.invite(question, &self.thread),
         }
     }
 

@@ -12,10 +12,9 @@ use weftwork_runtime::{ThreadRun, unversioned};
 use weftwork_store::thread::is_of_other;
 use weftwork_store::{
     PutOptions, ReadItems as _, RunRow, Store, StoreError, StoreItems, Ttl, WriteItems as _,
-    by_execution, open_questions,
+    by_execution,
 };
 use weftwork_types::code::Fault;
-use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentTurns, RunHandle, Says, TaskCaller, Turn, TurnRun};
 use weftwork_types::run::{Answers, CancelAction, RunInput, RunOptions, RunOutcome};
@@ -183,22 +182,6 @@ impl AgentTurns for HostedAgents {
             let row = self.own_run(who, run).await?;
             let followed = self.runtime().follow_run(who, &row.new.at).await;
             Ok(with_failures(followed.map_err(fault)?.into_handle()))
-        })
-    }
-
-    fn questions<'a>(
-        &'a self,
-        who: &'a Principal,
-        conversation: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<Interrupt>, Fault>> {
-        Box::pin(async move {
-            let thread = self.thread_of(who, conversation).await?;
-            let rows = self.runtime().store().interrupts(who, &thread).await;
-            let open = match rows {
-                Err(StoreError::NotFound { .. }) => Vec::new(),
-                rows => open_questions(rows.map_err(|error| error.fault())?),
-            };
-            Ok(open.into_iter().map(Interrupt::into_shown).collect())
         })
     }
 

@@ -2,7 +2,9 @@
 
 use crate::world::{ADA, RUNNER, World, echo, last_text, malformed, written};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use weftwork::models::{ChatEvent, ModelError};
+use weftwork::store::MemoryStore;
 use weftwork::testing::Step;
 use weftwork::types::message::Role;
 
@@ -208,14 +210,41 @@ async fn a_repeated_request_with_a_key_has_the_run_of_the_first_one() {
 
 #[tokio::test]
 async fn an_image_is_refused_for_an_agent_whose_model_does_not_take_it() {
-    let world = World::with(echo).await;
+    let world = World::new().await;
     let png = "data:image/png;base64,iVBORw0KGgo=";
-    let content = json!([{"type": "text", "text": "What is it?"},
-        {"type": "image_url", "image_url": {"url": png}}]);
-    let body = json!({"model": "golf", "messages": [{"role": "user", "content": content}]});
-    let answer = world.post(RUNNER, "/v1/chat/completions", &body).await;
-    // The scripted model takes images.
-    assert_eq!(answer.status, 200, "{}", answer.body);
-    let request = world.requests().pop().expect("a request");
-    assert_eq!(request.messages.last().map(|last| last.parts.len()), Some(2));
+    for part in [
+        json!({"type": "image_url", "image_url": {"url": png}}),
+        json!({"type": "input_image", "image_url": png}),
+    ] {
+        let content = json!([{"type": "text", "text": "What is it?"}, part]);
+        let message = json!({"role": "user", "content": content});
+        for (path, body) in [
+            ("/v1/chat/completions", json!({"model": "golf", "messages": [message]})),
+            ("/v1/responses", json!({"model": "golf", "input": [message]})),
+        ] {
+            let refused = world.post(RUNNER, path, &body).await;
+            let error = refused.error();
+            assert_eq!((refused.status, &error["code"]), (400, &json!("W0310")), "{error}");
+            assert!(
+                error["message"].as_str().is_some_and(|text| text.contains("images")),
+                "{error}"
+            );
+        }
+    }
+    assert!(world.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_with_too_many_runs_asks_to_come_again() {
+    let store = Arc::new(MemoryStore::new());
+    let world = World::serving(store, echo, |server| server.waiting_max(0)).await;
+    for (path, body) in [
+        ("/v1/chat/completions", asks("Hi")),
+        ("/v1/responses", json!({"model": "golf", "input": "Hi"})),
+    ] {
+        let busy = world.post(ADA, path, &body).await;
+        let error = busy.error();
+        assert_eq!((busy.status, &error["code"]), (429, &json!("rate_limit_exceeded")));
+        assert_eq!(busy.headers["retry-after"], "1");
+    }
 }

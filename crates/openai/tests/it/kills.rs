@@ -10,7 +10,9 @@ use tempfile::TempDir;
 async fn a_response_is_the_same_in_another_process() {
     let folder = TempDir::new().expect("a folder");
     let file = folder.path().join("store.db");
-    let open = || Arc::new(weftwork::sqlite::SqliteStore::open(&file, &Default::default()).expect("opens"));
+    let open = || {
+        Arc::new(weftwork::sqlite::SqliteStore::open(&file, &Default::default()).expect("opens"))
+    };
     let first: Value = {
         let world = World::over(open(), echo).await;
         world.respond(json!({"model": "golf", "input": "One."})).await.json()

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tower::ServiceExt;
-use weftwork::models::{ChatRequest, ModelError};
+use weftwork::models::{Capability, ChatModel, ChatRequest, ChatStream, ModelError, ModelInfo};
 use weftwork::platform::{
     Agents, DefinitionFolder, HostedAgents, NewExposure, RowWriter, Services, read_folder,
 };
@@ -54,9 +54,6 @@ pub(crate) const BOB: &str = "token-of-bob-in-two";
 /// `ADA` with the rights of one kind.
 pub(crate) const READER: &str = "token-of-ada-who-reads";
 pub(crate) const RUNNER: &str = "token-of-ada-who-runs";
-
-/// A function that answers in place of the model.
-pub(crate) type Model = dyn Fn(&ChatRequest) -> Step + Send + Sync;
 
 pub(crate) struct World {
     router: Router,
@@ -141,10 +138,18 @@ impl World {
         Self::over(Arc::new(MemoryStore::new()), model).await
     }
 
-    /// A server of agents of which all but `hidden` are exposed.
     pub(crate) async fn over(
         store: Arc<dyn Store>,
         model: impl Fn(&ChatRequest) -> Step + Send + Sync + 'static,
+    ) -> Self {
+        Self::serving(store, model, |server| server).await
+    }
+
+    /// A server of agents of which all but `hidden` are exposed.
+    pub(crate) async fn serving(
+        store: Arc<dyn Store>,
+        model: impl Fn(&ChatRequest) -> Step + Send + Sync + 'static,
+        map: impl FnOnce(Server) -> Server,
     ) -> Self {
         let clerk = "type: tool\ntools: [desk/write]\nrequires_confirmation: [desk/write]\n";
         let definitions = vec![
@@ -160,7 +165,7 @@ impl World {
             model(request)
         });
         let services = Services {
-            model: Arc::new(model),
+            model: Arc::new(Blind(model)),
             open_model: Arc::new(|id| {
                 Err(ModelError::Unknown { found: id.to_owned(), known: Vec::new() })
             }),
@@ -189,7 +194,7 @@ impl World {
         let server = tokens
             .into_iter()
             .fold(server, |server, (token, who)| server.token(token, who).expect("valid"));
-        let router = server.router().expect("has tokens");
+        let router = map(server).router().expect("has tokens");
         let world = Self { router, agents, store, asked };
         for (org, slug) in [(None, "golf"), (None, "clerk"), (Some("one"), "own")] {
             world.expose(org, slug, true).await;
@@ -262,6 +267,24 @@ impl World {
 /// The text of the first message of a response.
 pub(crate) fn text_of(response: &Value) -> &str {
     response.pointer("/output/0/content/0/text").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A scripted model that takes no images.
+#[derive(Debug)]
+struct Blind(ScriptedModel);
+
+impl ChatModel for Blind {
+    fn info(&self) -> &ModelInfo {
+        self.0.info()
+    }
+
+    fn lacks(&self) -> &[Capability] {
+        &[Capability::Images]
+    }
+
+    fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
+        self.0.stream(request)
+    }
 }
 
 /// A network that nothing reaches.

@@ -2,7 +2,6 @@
 
 use super::{RunHandle, TaskCaller};
 use crate::code::Fault;
-use crate::interrupt::Interrupt;
 use crate::message::Message;
 use crate::run::{AnswerTo, RunRef, RunStatus};
 use crate::task::Mode;
@@ -41,16 +40,6 @@ pub trait AgentTurns: Send + Sync + std::fmt::Debug {
         who: &'a Principal,
         run: &'a RunId,
     ) -> BoxFuture<'a, Result<RunHandle, Fault>>;
-
-    /// Returns the open questions of a conversation; none if it does not exist.
-    ///
-    /// # Errors
-    /// Those of the store.
-    fn questions<'a>(
-        &'a self,
-        who: &'a Principal,
-        conversation: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<Interrupt>, Fault>>;
 
     /// Requests that a run stop. One that has ended stays as it is.
     ///
