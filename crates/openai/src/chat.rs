@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, AnswerReader, Cut, End, Item, Step};
 use crate::body::Body;
-use crate::content::{Messages, last_of};
+use crate::content::Messages;
 use crate::error::{ApiError, Result};
 use crate::model::{self, Model};
 use crate::page::PageAddress;
@@ -96,15 +96,22 @@ pub(crate) async fn create(
     let ChatRequest { model, messages, thread, stream, ignored } =
         ChatRequest::read(&client, &headers, &bytes)?;
     let page = PageAddress::of(&headers);
-    // The conversation has the earlier messages, unless this is its first turn.
-    let messages = match &thread {
-        Some(thread) if exists(&client, thread).await? => last_of(messages),
-        _ => messages,
+    let goes_on = match &thread {
+        Some(thread) => exists(&client, thread).await?,
+        None => false,
     };
-    let said = Said { messages, conversation: thread, after: None, metadata: of_chat() };
+    let whole = Said { messages, conversation: thread, after: None, metadata: of_chat() };
     let asking =
         Asking { client: &client, by: client.caller(&headers)?, model: &model, page: &page };
-    let handle = asking.say(said).await?;
+    let handle = match goes_on {
+        false => asking.say(whole).await?,
+        // The conversation has the earlier messages.
+        true => match asking.say(whole.clone().with_last_alone()).await {
+            // A repetition of the first request, which had all of them.
+            Err(error) if error.is_of_used_key() => asking.say(whole).await?,
+            begun => begun?,
+        },
+    };
     let reader = AnswerReader::new(handle.run.clone(), page.clone());
     let completion = Completion::new(&client, &handle.run, model.id, page).await?;
     let place = MountedClient::place_of(&handle.run);

@@ -17,16 +17,25 @@ const WAITING: &str = "W1038";
 /// Member of the metadata of runs that this protocol began.
 pub(crate) const METADATA: &str = "openai";
 
-/// What a client says to a model.
-#[derive(Debug)]
+/// A message of a client to a model, with those before it.
+#[derive(Debug, Clone)]
 pub(crate) struct Said {
     pub(crate) messages: Vec<Message>,
     /// Id of the conversation; `None` for a new one.
     pub(crate) conversation: Option<String>,
     /// Run after which it is said.
     pub(crate) after: Option<RunId>,
-    /// What is stored with the run.
+    /// Metadata that is stored with the run.
     pub(crate) metadata: Value,
+}
+
+impl Said {
+    /// Leaves out the messages before the last one.
+    pub(crate) fn with_last_alone(mut self) -> Self {
+        let last = self.messages.len().saturating_sub(1);
+        self.messages.drain(..last);
+        self
+    }
 }
 
 /// The decision of a person about a call.
@@ -52,7 +61,7 @@ impl Asking<'_> {
     /// # Errors
     /// Status 403 without the right, 409 if a run of the conversation has not ended, 429 if too many runs
     /// wait, 400 for what does not fit, and if the conversation waits for an answer.
-    pub(crate) async fn say(self, said: Said) -> Result<RunHandle> {
+    pub(crate) async fn say(&self, said: Said) -> Result<RunHandle> {
         let Asking { client, by, model, page } = self;
         client.require(Right::Run)?;
         client.check_load()?;
@@ -68,7 +77,7 @@ impl Asking<'_> {
             after: said.after,
             metadata: own_metadata(said.metadata),
         };
-        match platform.begin(by, turn).await {
+        match platform.begin(by.clone(), turn).await {
             Err(fault) if fault.code == WAITING => {
                 Err(waits(fault, client, page, conversation.as_deref().unwrap_or_default()).await)
             }
@@ -82,7 +91,7 @@ impl Asking<'_> {
     /// Status 403 without the right, 404 for an approval that the principal does not have, 409 for one that
     /// was decided before.
     pub(crate) async fn decide(
-        self,
+        &self,
         decisions: Vec<Decision>,
         metadata: Value,
     ) -> Result<RunHandle> {
@@ -125,7 +134,7 @@ impl Asking<'_> {
             after: None,
             metadata: own_metadata(metadata),
         };
-        platform.begin(by, turn).await.map_err(ApiError::refused)
+        platform.begin(by.clone(), turn).await.map_err(ApiError::refused)
     }
 }
 

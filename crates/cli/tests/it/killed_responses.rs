@@ -81,7 +81,8 @@ fn id_in(stream: &str) -> String {
 /// Reads a response until it has ended.
 fn ended(served: &Served, id: &str) -> Value {
     loop {
-        let (status, body) = served.send(&format!("GET /v1/responses/{id}"), &headers(), &json!({}));
+        let (status, body) =
+            served.send(&format!("GET /v1/responses/{id}"), &headers(), &json!({}));
         assert_eq!(status, 200, "{body}");
         if !["queued", "in_progress"].contains(&body["status"].as_str().expect("a status")) {
             return body;

@@ -203,6 +203,21 @@ async fn a_repeated_request_with_a_key_has_the_run_of_the_first_one() {
     }
     assert_eq!(ids[0], ids[1]);
     assert_eq!(world.requests().len(), 1);
+    // In a thread too, whose first request has all messages, and when others have followed.
+    let thread = |key: &'static str| [("idempotency-key", key), ("x-thread-id", "talk")];
+    let history = json!({"model": "golf", "messages": [
+        {"role": "user", "content": "A"}, {"role": "assistant", "content": "B"},
+        {"role": "user", "content": "C"},
+    ]});
+    let history = history.to_string();
+    let ask = async |key: &'static str| {
+        let headers = thread(key);
+        world.send_with(ADA, "POST /v1/chat/completions", &headers, &history).await.json()
+    };
+    let first = ask("first").await;
+    let second = ask("second").await;
+    assert_ne!(first["id"], second["id"]);
+    assert_eq!((ask("first").await, ask("second").await), (first, second));
     let other = asks("Another.").to_string();
     let reused = world.send_with(ADA, "POST /v1/chat/completions", &key, &other).await;
     assert_eq!((reused.status, &reused.error()["code"]), (400, &json!("W0205")));

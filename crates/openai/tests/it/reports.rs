@@ -133,7 +133,7 @@ async fn the_input_of_a_response_may_have_messages_of_the_assistant() {
     assert_eq!(first, "Be brief.\n\nA");
 }
 
-/// `open-webui/open-webui`: tools and options of models are sent to every endpoint.
+/// `open-webui/open-webui` 24906: tools of the front end are sent to every endpoint, with options of models.
 #[tokio::test]
 async fn options_of_models_and_tools_of_clients_are_ignored_and_named() {
     let world = World::new().await;

@@ -78,6 +78,16 @@ async fn a_thread_goes_on_from_the_response_that_a_request_names() {
     assert_eq!(text_of(&branch), "3: Else.");
     assert_eq!(text_of(&continued("More.", &branch["id"]).await), "5: More.");
     assert_eq!(text_of(&world.get(ADA, &path_of(&third)).await.json()), "5: Three.");
+
+    // A repeated request has its response, though others have followed.
+    let mut body = asks("Keyed.");
+    body["previous_response_id"] = third["id"].clone();
+    let body = body.to_string();
+    let key = [("idempotency-key", "key")];
+    let ask = async || world.send_with(ADA, "POST /v1/responses", &key, &body).await.json();
+    let keyed = ask().await;
+    continued("After.", &keyed["id"]).await;
+    assert_eq!(ask().await, keyed);
 }
 
 fn path_of(response: &Value) -> String {

@@ -65,7 +65,7 @@ pub struct Turn {
     pub mode: Option<Mode>,
     /// Id of the conversation, which the first turn opens; `None` for a new one.
     pub conversation: Option<String>,
-    /// What the client says.
+    /// Messages or answers of the client.
     pub says: Says,
     /// Run from whose end the conversation goes on, also if others follow it; `None` for the newest.
     pub after: Option<RunId>,
@@ -73,7 +73,7 @@ pub struct Turn {
     pub metadata: Map<String, Value>,
 }
 
-/// What a client says in a turn.
+/// Content of a turn.
 #[derive(Debug, Clone)]
 pub enum Says {
     /// Messages that are new in the conversation, the last one of the user.
