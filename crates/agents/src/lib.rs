@@ -51,7 +51,7 @@ pub use prompt::{
     OPEN_SECTION, Overrides, Prompt, PromptBuilder, PromptError, PromptId, Rendered,
     RenderedSection, Section, Visibility,
 };
-pub use react::{Chat, ChatUpdate, ChatView, ReactAgent};
+pub use react::{Chat, ChatUpdate, ChatView, ReactAgent, check_new_media};
 pub use session::{Query, Session, SessionError, SessionSnapshot, Slice};
 pub use state_writes::StateWrites;
 pub use team::{

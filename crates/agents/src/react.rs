@@ -268,7 +268,10 @@ pub(crate) fn react_graph<S: Conversation>(agent: ReactAgent<S>) -> Result<Graph
 }
 
 /// Checks that a model takes the media of the messages of an input.
-pub(crate) fn check_new_media(model: &dyn ChatModel, input: &Value) -> Result<(), Fault> {
+///
+/// # Errors
+/// The code W0314, or another one of [`check_media`].
+pub fn check_new_media(model: &dyn ChatModel, input: &Value) -> Result<(), Fault> {
     check_media(model, messages_in(input)).map_err(|error| error.fault())
 }
 

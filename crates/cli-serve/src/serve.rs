@@ -162,6 +162,7 @@ async fn host_until<T>(
     }
     let described = app.agents().iter().filter(|agent| !agent.description().is_empty());
     let server = Server::new(app.runtime().clone()).platform(Arc::new(app.platform()));
+    let server = server.mount(weftwork_openai::routes());
     let server =
         described.fold(server, |server, agent| server.describe(agent.id(), agent.description()));
     let server = prepare(Prepared { server, app: &app, address })?;

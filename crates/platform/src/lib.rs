@@ -12,6 +12,7 @@ mod call;
 mod context;
 mod definition;
 mod deliver;
+mod exposure;
 mod function_host;
 mod mode;
 mod orchestration;
@@ -24,6 +25,7 @@ mod skills;
 mod source;
 mod state;
 mod sub_agent;
+mod talk;
 mod task_list;
 mod turns;
 mod versions;
@@ -38,6 +40,7 @@ pub use definition::{
     TransportKind, Undo, diff_lines, is_within, read_definition, read_definitions, read_folder,
     read_texts, schema,
 };
+pub use exposure::NewExposure;
 pub use mode::RequestError;
 pub use platform::{HostedAgents, Watch};
 pub use rows::{Followed, NewRow, RowError, RowWriter};

@@ -1,6 +1,7 @@
 //! The agents of a program as servers and commands reach them.
 
 use crate::action::{self, Action, ActionError, Forms, RecordAction};
+use crate::exposure::NewExposure;
 use crate::mode::{self, OrchestrationAction, RequestError};
 use crate::orchestration::PAUSE_KEY;
 use crate::records::{
@@ -21,6 +22,7 @@ use weftwork_store::{StoreError, open_questions};
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::event::RunEvent;
+use weftwork_types::exposure::ExposureChange;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
@@ -188,7 +190,11 @@ impl HostedAgents {
         Ok(())
     }
 
-    async fn thread_of(&self, who: &Principal, conversation: &str) -> Result<ThreadId, Fault> {
+    pub(crate) async fn thread_of(
+        &self,
+        who: &Principal,
+        conversation: &str,
+    ) -> Result<ThreadId, Fault> {
         if conversation.is_empty() {
             let empty = RequestError::Member {
                 member: "conversationId",
@@ -203,7 +209,12 @@ impl HostedAgents {
 
     /// Id of a new conversation: for a request with an idempotency key always the same one, so that the
     /// request finds its answer when it is repeated.
-    fn new_conversation(&self, who: &Principal, key: Option<&str>, agent: &str) -> String {
+    pub(crate) fn new_conversation(
+        &self,
+        who: &Principal,
+        key: Option<&str>,
+        agent: &str,
+    ) -> String {
         let Some(key) = key else {
             return uuid::Uuid::from_u128(self.runtime.clock().unique()).to_string();
         };
@@ -278,7 +289,7 @@ impl HostedAgents {
 
     /// Checks the input of the first request of a conversation, so that a refused one leaves none. That
     /// of a later one is checked by the version with which the conversation goes on.
-    async fn check_first(
+    pub(crate) async fn check_first(
         &self,
         who: &Principal,
         slug: &str,
@@ -296,7 +307,7 @@ impl HostedAgents {
 
     /// Refuses a request in a conversation that waits for an answer, unless it repeats the one of its
     /// key.
-    async fn check_waiting(
+    pub(crate) async fn check_waiting(
         &self,
         who: &Principal,
         thread: &ThreadId,
@@ -315,7 +326,7 @@ impl HostedAgents {
         Err(RequestError::Waiting { question: first.ask.to_string() }.fault())
     }
 
-    async fn open(&self, who: &Principal, new: NewConversation) -> Result<(), Fault> {
+    pub(crate) async fn open(&self, who: &Principal, new: NewConversation) -> Result<(), Fault> {
         let now = self.runtime.clock().now();
         let opened = open_conversation(&**self.runtime.store(), who, new, now).await;
         opened.map(drop).map_err(|error| error.fault())
@@ -712,6 +723,26 @@ impl Platform for HostedAgents {
             removed.map_err(refusal)
         })
     }
+
+    fn expose<'a>(
+        &'a self,
+        who: &'a Principal,
+        slug: &'a str,
+        change: ExposureChange,
+    ) -> BoxFuture<'a, Result<AgentSummary, DefinitionRefusal>> {
+        Box::pin(async move {
+            let missing = || StoreError::NotFound { kind: "agent", id: slug.to_owned() };
+            let found = self.agents.definition(who, slug);
+            let found = found.ok_or_else(|| DefinitionRefusal::Store(missing().fault()))?;
+            let organization = found.definition.organization.clone();
+            let by = RowWriter::Client(who.clone());
+            let new = NewExposure { organization, slug: slug.to_owned(), change, by };
+            let now = self.runtime.clock().now();
+            let exposed = self.agents.expose(&**self.runtime.store(), new, now).await;
+            exposed.map_err(refusal)?;
+            Ok(self.agents.summary(&found))
+        })
+    }
 }
 
 fn refusal(error: RowError) -> DefinitionRefusal {
@@ -739,7 +770,7 @@ fn shown(conversation: &Conversation) -> Value {
 }
 
 /// The first line of a message, as the title of its conversation.
-fn title_of(message: &str) -> Option<String> {
+pub(crate) fn title_of(message: &str) -> Option<String> {
     let line = message.lines().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().take(80).collect())
 }
@@ -752,7 +783,7 @@ fn ids_of(conversation: &str, run: &weftwork_types::run::RunRef) -> Map<String, 
     ])
 }
 
-fn fault(error: RuntimeError) -> Fault {
+pub(crate) fn fault(error: RuntimeError) -> Fault {
     error.fault()
 }
 

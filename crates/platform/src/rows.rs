@@ -7,6 +7,7 @@
 use crate::definition::{
     DEFINITIONS_MAX, DefinitionFolder, Definitions, Problem, check_among, read_texts,
 };
+use crate::exposure::end_exposure;
 use crate::source::{Agents, describe_row};
 use crate::versions::{ALL, CHOSEN, FORMAT, Origin, StoredVersion, key, operator, version_write};
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ use weftwork_types::{ErrorCode, Principal, Timestamp};
 const ROWS: &str = "agent_row";
 /// Kind of the two sequences that count changes.
 const CHANGES: &str = "agent_change";
-/// Key of the count of changes of rows and of choices of versions.
+/// Key of the count of changes of rows, of choices of versions, and of exposures.
 const OF_ROWS: &str = "rows";
 /// Key of the count of requests to read the files again.
 const OF_FILES: &str = "files";
@@ -88,7 +89,7 @@ pub enum RowWriter {
 }
 
 impl RowWriter {
-    fn check(&self, org: Option<&str>) -> Result<(), RowError> {
+    pub(crate) fn check(&self, org: Option<&str>) -> Result<(), RowError> {
         let Self::Client(who) = self else { return Ok(()) };
         let is_allowed = match org {
             Some(org) => who.org.as_str() == org,
@@ -104,7 +105,7 @@ impl RowWriter {
         Err(RowError::Forbidden { found, own: who.org.to_string() })
     }
 
-    fn subject(&self) -> &str {
+    pub(crate) fn subject(&self) -> &str {
         match self {
             Self::Operator => "operator",
             Self::Client(who) => &who.subject,
@@ -172,7 +173,7 @@ pub(crate) struct Seen {
 /// Changes that a process took over from the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Followed {
-    /// `true` if rows or choices of versions have changed.
+    /// `true` if rows, choices of versions or exposures have changed.
     pub rows: bool,
     /// `true` if the files are to be read again.
     pub files: bool,
@@ -196,7 +197,7 @@ fn count(of: &str, now: Timestamp) -> Result<SequenceWrite, StoreError> {
     Ok(SequenceWrite::replace(Sequence::new(CHANGES, of), content))
 }
 
-/// The write that counts a change of rows or choices.
+/// The write that counts a change of rows, choices or exposures.
 pub(crate) fn count_rows(now: Timestamp) -> Result<SequenceWrite, StoreError> {
     count(OF_ROWS, now)
 }
@@ -373,8 +374,8 @@ impl Agents {
         if found.is_empty() { Ok(folder) } else { Err(problems(found)) }
     }
 
-    /// Removes a row, and the choice of a version of it. The versions stay, for the threads that began
-    /// with them.
+    /// Removes a row, the choice of a version of it, and its exposure. The versions stay, for the threads
+    /// that began with them.
     ///
     /// # Errors
     /// [`RowError::Forbidden`], [`StoreError::NotFound`] if there is no such row,
@@ -400,6 +401,8 @@ impl Agents {
         let writes = vec![
             SequenceWrite::delete(to, version).expecting(version),
             SequenceWrite::delete(chosen, i64::MAX as u64),
+            // A later agent with this slug is another one, which nobody exposed.
+            end_exposure(org, slug),
             count_rows(now)?,
         ];
         store.write_sequences(&who, writes, now).await?;
@@ -414,7 +417,7 @@ impl Agents {
         store.write_sequences(&operator()?, vec![count(OF_FILES, now)?], now).await
     }
 
-    /// Takes over what has changed in the store since the last call: rows, and choices of versions. If
+    /// Takes over what has changed in the store since the last call: rows, choices of versions, exposures. If
     /// a reload was requested, `read_files` reads the files; without a result, the agents of files stay
     /// as they were. Costs two reads if nothing has changed.
     ///
@@ -448,7 +451,7 @@ impl Agents {
         self.seen_changes().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads all rows and choices, and the versions that they name and that this process does not have.
+    /// Reads all rows, choices and exposures, and the versions that they name and that this process does not have.
     pub(crate) async fn read_rows(&self, store: &dyn Store) -> Result<(), StoreError> {
         let _reading = self.reading().lock().await;
         self.read_rows_alone(store).await
@@ -474,6 +477,7 @@ impl Agents {
             }
         }
         let chosen = self.read_chosen(store).await?;
+        let exposures = self.read_exposures(store).await?;
         let mut found = Vec::new();
         for StoredRow { slug, organization, hash, .. } in &rows {
             let version = self.find_stored(store, organization.as_deref(), slug, *hash).await?;
@@ -486,7 +490,7 @@ impl Agents {
             let org = chosen.organization.as_deref();
             self.find_stored(store, org, &chosen.slug, chosen.hash).await?;
         }
-        self.set_rows(found, &chosen);
+        self.set_rows(found, &chosen, exposures);
         // The first read follows that of the files.
         let mut seen = self.seen();
         let files = seen.map_or(counts.files, |seen| seen.files);

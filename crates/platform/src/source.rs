@@ -4,6 +4,7 @@ use crate::agent::Agent;
 use crate::api::{ApiServices, ApiTool, Secrets, usual_policy};
 use crate::context::Template;
 use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions, Outline, Problem};
+use crate::exposure::Exposures;
 use crate::mode::RequestError;
 use crate::records::{CONTENT_BYTES_MAX, ContentFormat, Form, RecordError, RecordKind};
 use crate::rows::Seen;
@@ -23,6 +24,7 @@ use weftwork_store::{Sequence, Store, StoreError};
 use weftwork_tools::{Policy, Tool, ToolBox, ToolBoxErrors, ToolRunner};
 use weftwork_types::canonical::Hash;
 use weftwork_types::code::Fault;
+use weftwork_types::exposure::AgentProtocol;
 use weftwork_types::port::{AgentSummary, Egress};
 use weftwork_types::{Principal, Timestamp};
 
@@ -123,6 +125,7 @@ struct Versions {
     newest: BTreeMap<Name, (Timestamp, Arc<DefinitionFolder>)>,
     /// Versions that operators made current.
     chosen: BTreeMap<Name, Chosen>,
+    exposures: Exposures,
     /// All versions by their ids, with their organisations.
     all: BTreeMap<String, BTreeMap<Option<String>, Arc<DefinitionFolder>>>,
 }
@@ -433,13 +436,23 @@ impl Agents {
         self.read(|versions| versions.of_rows.contains_key(&name))
     }
 
-    /// Replaces the rows and the choices of operators.
-    pub(crate) fn set_rows(&self, rows: Vec<Arc<DefinitionFolder>>, chosen: &[Chosen]) {
+    /// Replaces the rows, the choices of operators, and the exposures.
+    pub(crate) fn set_rows(
+        &self,
+        rows: Vec<Arc<DefinitionFolder>>,
+        chosen: &[Chosen],
+        exposures: Exposures,
+    ) {
         let mut versions = self.0.versions.write().unwrap_or_else(PoisonError::into_inner);
         let by_name = |one: &Chosen| ((one.organization.clone(), one.slug.clone()), one.clone());
         versions.chosen = chosen.iter().map(by_name).collect();
+        versions.exposures = exposures;
         versions.of_rows = rows.into_iter().map(|folder| (name_of(&folder), folder)).collect();
         versions.settle();
+    }
+
+    pub(crate) fn exposure_of(&self, name: &Name) -> BTreeSet<AgentProtocol> {
+        self.read(|versions| versions.exposures.get(name).cloned()).unwrap_or_default()
     }
 
     /// Returns the current definition of exactly this organisation.
@@ -574,6 +587,7 @@ impl Agents {
             organization: definition.organization.clone(),
             input_schema: definition.input_schema.clone(),
             output_schema: definition.output_schema.clone(),
+            exposed: self.exposure_of(&name_of(folder)),
             problem: self.compile(folder).err().map(|problem| problem.to_string()),
         }
     }

@@ -28,6 +28,21 @@ const TERMINATED: &str = "W0641";
 /// The result of a request.
 pub(crate) type Result<T, E = ApiError> = std::result::Result<T, E>;
 
+/// A refused or failed request, as a mounted protocol gives it its own form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Status of the answer.
+    pub status: StatusCode,
+    /// Reason, which is safe to show to the client.
+    pub detail: String,
+}
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Self {
+        Self { status: error.status, detail: error.detail }
+    }
+}
+
 /// A refused or failed request.
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -125,23 +140,24 @@ impl IntoResponse for ApiError {
         if self.status.is_server_error() {
             tracing::error!(status = self.status.as_u16(), detail = self.detail, "request failed");
         }
-        let mut body = json!({"detail": self.detail});
+        let mut body = json!({"detail": &self.detail});
         if let Some(first) = self.first {
             body["first"] = json!(first);
         }
         let body = Json(body);
-        if let Some(methods) = self.allow {
-            return (self.status, [(ALLOW, methods)], body).into_response();
-        }
-        match self.status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                (self.status, [(RETRY_AFTER, "1")], body).into_response()
+        let mut response = match (self.status, self.allow) {
+            (status, Some(methods)) => (status, [(ALLOW, methods)], body).into_response(),
+            (status @ (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE), None) => {
+                (status, [(RETRY_AFTER, "1")], body).into_response()
             }
-            StatusCode::UNAUTHORIZED => {
-                (self.status, [(WWW_AUTHENTICATE, "Bearer")], body).into_response()
+            (status @ StatusCode::UNAUTHORIZED, None) => {
+                (status, [(WWW_AUTHENTICATE, "Bearer")], body).into_response()
             }
-            status => (status, body).into_response(),
-        }
+            (status, None) => (status, body).into_response(),
+        };
+        let refused = Refused { status: self.status, detail: self.detail };
+        response.extensions_mut().insert(refused);
+        response
     }
 }
 

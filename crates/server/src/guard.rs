@@ -10,6 +10,7 @@ use crate::auth::external::Authenticator;
 use crate::auth::{Client, Tokens, is_same_origin};
 use crate::error::ApiError;
 use crate::log::LogEntry;
+use crate::mounted::{ErrorForm, shape_error};
 use crate::operations::{Access, Operations};
 use crate::origin::{REQUEST_ID, RequestOrigin};
 use crate::service::Service;
@@ -54,6 +55,8 @@ pub(crate) struct Allowed {
     /// Function of the program in place of the tokens.
     pub(crate) authenticator: Option<Authenticator>,
     pub(crate) operations: Operations,
+    /// Forms of the errors of mounted protocols.
+    pub(crate) error_forms: Vec<ErrorForm>,
     /// Tickets that were made and not used.
     #[cfg(feature = "ui")]
     pub(crate) tickets: Arc<Tickets>,
@@ -124,6 +127,7 @@ pub(crate) async fn check_request(
             Err(error) => error.into_response(),
         }
     };
+    response = shape_error(&allowed.error_forms, &path, response);
     if let Some(origin) = origin.filter(|_| shares) {
         share(response.headers_mut(), origin, wanted, &allowed.headers);
     }

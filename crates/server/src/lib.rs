@@ -23,6 +23,7 @@ mod guard;
 mod input;
 mod log;
 mod metrics;
+mod mounted;
 mod openapi;
 mod operations;
 mod origin;
@@ -43,12 +44,15 @@ pub use axum::http::HeaderName;
 pub use axum::http::request::Parts;
 pub use chat::Protocol as ChatProtocol;
 pub use embedded::EmbeddedServer;
+pub use error::Refused;
 pub use log::LogEntry;
+pub use mounted::{Mounted, MountedClient, MountedOperation, name_ignored, read_json};
 pub use setup::{DownloadState, ModelDownload, ModelOffer};
 
 use auth::external::Authenticator;
 use guard::Allowed;
 use log::Log;
+use mounted::ErrorForm;
 use service::{Service, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -81,6 +85,7 @@ pub struct Server {
     descriptions: BTreeMap<String, String>,
     download: Option<Arc<dyn ModelDownload>>,
     platform: Option<Arc<dyn Platform>>,
+    mounted: Vec<Mounted>,
     open_to_all: bool,
 }
 
@@ -108,6 +113,7 @@ impl Server {
             descriptions: BTreeMap::new(),
             download: None,
             platform: None,
+            mounted: Vec::new(),
             open_to_all: false,
         }
     }
@@ -194,6 +200,16 @@ impl Server {
     #[must_use]
     pub fn platform(mut self, platform: Arc<dyn Platform>) -> Self {
         self.platform = Some(platform);
+        self
+    }
+
+    /// Serves the routes of a further protocol, such as those of `weftwork-openai`, for the agents of
+    /// [`platform`](Self::platform) that are exposed by it.
+    #[must_use]
+    pub fn mount(mut self, mounted: Mounted) -> Self {
+        self.allowed.operations.add(mounted.operations);
+        self.allowed.error_forms.push(ErrorForm::of(&mounted));
+        self.mounted.push(mounted);
         self
     }
 
@@ -312,6 +328,7 @@ impl Server {
             descriptions,
             download,
             platform,
+            mounted,
             ..
         } = self;
         let settings = Settings {
@@ -322,10 +339,11 @@ impl Server {
             descriptions,
             download,
             platform,
+            mounted: mounted.iter().flat_map(|of| of.operations).copied().collect(),
             log,
         };
         let service = Service::new(runtime, settings);
-        (routes::router(service.clone(), allowed), service)
+        (routes::router(service.clone(), allowed, mounted), service)
     }
 
     /// Serves requests until `stop` completes, and then finishes the accepted requests. Runs continue.

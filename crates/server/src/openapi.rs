@@ -1,12 +1,22 @@
 //! The description of the routes: an OpenAPI document, and a page that shows it.
 
-use crate::operations::{OPERATIONS, RUN_BODY};
+use crate::mounted::MountedOperation;
+use crate::operations::{Access, OPERATIONS, Operation, RUN_BODY};
 use serde_json::{Map, Value, json};
 
+/// Returns all operations that are described: those of the server, and those of mounted protocols.
+fn described(mounted: &[MountedOperation]) -> impl Iterator<Item = Operation> {
+    let of_protocol = |of: &MountedOperation| {
+        let access = Access::ByBody(of.rights);
+        (of.method, of.path, access, of.summary, of.members)
+    };
+    OPERATIONS.iter().copied().chain(mounted.iter().map(of_protocol))
+}
+
 /// Returns the OpenAPI document.
-pub(crate) fn document() -> Value {
+pub(crate) fn document(mounted: &[MountedOperation]) -> Value {
     let mut paths = Map::new();
-    for (method, path, access, summary, members) in OPERATIONS {
+    for (method, path, access, summary, members) in described(mounted) {
         let rights = access.rights();
         let parameters: Vec<_> = path
             .split('/')
@@ -15,7 +25,7 @@ pub(crate) fn document() -> Value {
                 let schema = json!({"type": "string"});
                 json!({"name": name, "in": "path", "required": true, "schema": schema})
             })
-            .chain((*members == RUN_BODY || *path == "/chat/{agent}").then(|| {
+            .chain((members == RUN_BODY || path == "/chat/{agent}").then(|| {
                 let schema = json!({"type": "string", "maxLength": 255});
                 let what = "A repeated request with this key has the run of the first one.";
                 json!({"name": "Idempotency-Key", "in": "header", "description": what, "schema": schema})
@@ -42,8 +52,8 @@ pub(crate) fn document() -> Value {
             let schema = json!({"type": "object", "properties": members});
             operation["requestBody"] = json!({"content": {"application/json": {"schema": schema}}});
         }
-        let at = paths.entry(*path).or_insert_with(|| json!({}));
-        at[*method] = operation;
+        let at = paths.entry(path).or_insert_with(|| json!({}));
+        at[method] = operation;
     }
     let detail = json!({"type": "object", "required": ["detail"],
         "properties": {"detail": {"type": "string"}}});
@@ -66,9 +76,9 @@ pub(crate) fn document() -> Value {
 }
 
 /// Returns a page with the operations. It loads nothing.
-pub(crate) fn page() -> String {
+pub(crate) fn page(mounted: &[MountedOperation]) -> String {
     let mut rows = String::new();
-    for (method, path, access, summary, members) in OPERATIONS {
+    for (method, path, access, summary, members) in described(mounted) {
         let method = method.to_uppercase();
         let rights: Vec<_> = access.rights().iter().map(|right| right.name()).collect();
         let rights = rights.join(" or ");

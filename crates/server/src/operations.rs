@@ -3,13 +3,15 @@
 //! The guard refuses an operation that is not in the table, so that a route without a right does not
 //! exist.
 
+use crate::mounted::MountedOperation;
 use axum::http::Method;
 use std::collections::BTreeMap;
 use weftwork_types::{Right, Rights};
 
 /// An operation: its method, its path, its access, its description, and the names of the members of
 /// its body.
-type Operation = (&'static str, &'static str, Access, &'static str, &'static [&'static str]);
+pub(crate) type Operation =
+    (&'static str, &'static str, Access, &'static str, &'static [&'static str]);
 
 /// The principals for which an operation is performed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +118,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("put", "/agents/{slug}", ADMIN, "Add or replace the row of an agent", DEFINITION_BODY),
     ("delete", "/agents/{slug}", ADMIN, "Remove the row of an agent: that of the `organization`, or the one for all", &[]),
     ("get", "/agents/{slug}", READ, "Read an agent: its modes, its version, its schemas", &[]),
+    ("put", "/agents/{slug}/exposure", ADMIN, "Expose an agent by protocols of other programs, or no longer: `true` or `false` by the name of each", &["openai"]),
     ("post", "/agents/{slug}/tasks", ACTS, "Ask an agent, in one of its modes", &["mode", "userMessage", "conversationId", "payload"]),
     ("get", "/conversations", READ, "List the conversations of the client, of one `agent`, `after` a position", &[]),
     ("get", "/conversations/{id}", READ, "Read a conversation with its tasks, plans and deliverables; all of it with `whole`", &[]),
@@ -240,6 +243,14 @@ impl Default for Operations {
 }
 
 impl Operations {
+    /// Adds the operations of a mounted protocol.
+    pub(crate) fn add(&mut self, operations: &[MountedOperation]) {
+        for operation in operations {
+            let methods = self.0.entry(without_names(operation.path)).or_default();
+            methods.push((operation.method, operation.access()));
+        }
+    }
+
     /// Returns the access to the operation of a route; `None` if there is no such operation.
     pub(crate) fn access(&self, method: &Method, route: &str) -> Option<Access> {
         let method = if *method == Method::HEAD { &Method::GET } else { method };

@@ -9,6 +9,7 @@ pub mod caller;
 pub mod canonical;
 pub mod code;
 pub mod event;
+pub mod exposure;
 pub mod id;
 pub mod instance;
 pub mod interrupt;

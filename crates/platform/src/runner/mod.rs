@@ -12,6 +12,7 @@ use crate::orchestration;
 use crate::state::{AgentState, last_request};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use weftwork_agents::check_new_media;
 use weftwork_graph::{CompiledGraph, Ctx, Graph, InvalidGraph, Retry, State, Timeout};
 use weftwork_tools::ToolRunner;
 use weftwork_types::message::Message;
@@ -83,7 +84,10 @@ pub(crate) fn compile(
         .with(tools)
         .check_input({
             let agent = Arc::clone(&agent);
-            move |input| mode::check_input(&agent, input).map_err(|error| error.fault())
+            move |input| {
+                mode::check_input(&agent, input).map_err(|error| error.fault())?;
+                check_new_media(&*agent.model, input)
+            }
         });
     graph = orchestration::add_steps(graph, &agent, &modes);
     for mode in modes {

@@ -9,11 +9,12 @@ use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use weftwork_types::exposure::{AgentProtocol, ExposureChange};
 use weftwork_types::port::{DefinitionRefusal, NewDefinition, RowCondition};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 
@@ -24,6 +25,7 @@ pub(super) fn routes() -> Router<Service> {
     Router::new()
         .route("/agents", get(list).post(add))
         .route("/agents/{slug}", get(read).put(replace).delete(remove))
+        .route("/agents/{slug}/exposure", put(expose))
         .route("/agents/{slug}/tasks", post(ask))
         .route("/conversations", get(conversations))
         .route("/conversations/{*id}", get(conversation).delete(erase))
@@ -90,6 +92,25 @@ async fn remove(
 ) -> Result<Response> {
     Ok(match service.remove_definition(of.organization.as_deref(), &slug).await? {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(refusal) => refused(refusal),
+    })
+}
+
+/// Changes the protocols by which an agent is exposed: `true` or `false` by the name of each.
+async fn expose(service: Service, Path(slug): Path<String>, body: Bytes) -> Result<Response> {
+    let members: BTreeMap<String, bool> = body::read(&body)?;
+    let mut change = ExposureChange::default();
+    for (name, is_on) in members {
+        let protocol = AgentProtocol::of_name(&name).ok_or_else(|| {
+            let known = AgentProtocol::ALL.map(AgentProtocol::name).join(", ");
+            let name: String = name.chars().take(100).collect();
+            ApiError::invalid(format!("`{name}` is no protocol; expected: {known}"))
+        })?;
+        let side = if is_on { &mut change.on } else { &mut change.off };
+        side.insert(protocol);
+    }
+    Ok(match service.expose_agent(&slug, change).await? {
+        Ok(agent) => Json(json!({"slug": agent.slug, "exposed": agent.exposed})).into_response(),
         Err(refusal) => refused(refusal),
     })
 }

@@ -18,9 +18,12 @@ pub(super) fn routes() -> Router<Service> {
         .route("/", get(ok))
         .route("/info", get(info))
         .route("/metrics", get(metrics))
-        .route("/openapi.json", get(async || Json(openapi::document())))
+        .route(
+            "/openapi.json",
+            get(async |State(all): State<Service>| Json(openapi::document(all.mounted()))),
+        )
         .route("/schemas/events", get(events))
-        .route("/docs", get(async || Html(openapi::page())))
+        .route("/docs", get(async |State(all): State<Service>| Html(openapi::page(all.mounted()))))
 }
 
 #[derive(Debug, Deserialize)]

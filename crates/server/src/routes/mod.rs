@@ -18,8 +18,11 @@ mod threads;
 mod ui;
 mod usage;
 
+pub(crate) use runs::read_key;
+
 use crate::error::ApiError;
 use crate::guard::{self, Allowed};
+use crate::mounted::{self, Mounted};
 use crate::service::Service;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -28,11 +31,14 @@ use axum::middleware::from_fn_with_state;
 use std::sync::Arc;
 
 /// Returns the router of a service.
-pub(crate) fn router(service: Service, allowed: Allowed) -> Router {
+pub(crate) fn router(service: Service, allowed: Allowed, mounted: Vec<Mounted>) -> Router {
     let guard = (Arc::new(allowed), service.clone());
     let router = Router::new();
     #[cfg(feature = "ui")]
     let router = router.merge(ui::routes(guard.clone()));
+    let router = mounted
+        .into_iter()
+        .fold(router, |router, mounted| router.merge(mounted::routes(mounted, &service)));
     router
         .merge(info::routes())
         .merge(agents::routes())

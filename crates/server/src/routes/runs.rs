@@ -66,7 +66,7 @@ fn run_body(headers: &HeaderMap, body: &Bytes) -> Result<RunBody> {
 ///
 /// # Errors
 /// Status 422 for a key that is too long, has other characters than those of ASCII, or is reserved.
-pub(super) fn read_key(headers: &HeaderMap) -> Result<Option<String>> {
+pub(crate) fn read_key(headers: &HeaderMap) -> Result<Option<String>> {
     let Some(key) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let key = key.to_str().ok().filter(|key| key.len() <= KEY_BYTES_MAX);
     let key = key.ok_or_else(|| {

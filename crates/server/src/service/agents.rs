@@ -5,11 +5,12 @@ use crate::error::{ApiError, Result};
 use serde_json::{Value, json};
 use weftwork_types::Right;
 use weftwork_types::code::Fault;
+use weftwork_types::exposure::ExposureChange;
 use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 
 impl Service {
-    fn platform(&self) -> Result<&dyn Platform> {
+    pub(crate) fn platform(&self) -> Result<&dyn Platform> {
         let missing = || ApiError::missing("this server has no agents that are asked by slug");
         self.state.settings.platform.as_deref().ok_or_else(missing)
     }
@@ -41,6 +42,14 @@ impl Service {
         slug: &str,
     ) -> Result<Result<(), DefinitionRefusal>> {
         Ok(self.platform()?.remove_definition(self.who(), organization, slug).await)
+    }
+
+    pub(crate) async fn expose_agent(
+        &self,
+        slug: &str,
+        change: ExposureChange,
+    ) -> Result<Result<AgentSummary, DefinitionRefusal>> {
+        Ok(self.platform()?.expose(self.who(), slug, change).await)
     }
 
     pub(crate) async fn ask_agent(

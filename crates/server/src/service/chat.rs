@@ -183,7 +183,7 @@ impl Service {
     }
 
     /// Refuses requests for runs if too many runs wait for a slot of this process.
-    pub(super) fn check_load(&self) -> Result<()> {
+    pub(crate) fn check_load(&self) -> Result<()> {
         if self.runtime().load().waiting >= self.waiting_max() {
             let detail = "too many runs wait for this server; try again later";
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, detail));

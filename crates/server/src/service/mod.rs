@@ -34,6 +34,7 @@ use crate::chat::Protocol;
 use crate::error::{ApiError, Result};
 use crate::log::Log;
 use crate::metrics::{Counts, Metrics, OpenStream};
+use crate::mounted::MountedOperation;
 use crate::setup::ModelDownload;
 use crate::translate::rows;
 use axum::extract::FromRequestParts;
@@ -100,6 +101,8 @@ pub(crate) struct Settings {
     pub(crate) download: Option<Arc<dyn ModelDownload>>,
     /// Agents that are asked by their slugs.
     pub(crate) platform: Option<Arc<dyn Platform>>,
+    /// Operations of mounted protocols.
+    pub(crate) mounted: Vec<MountedOperation>,
     pub(crate) log: Option<Log>,
 }
 
@@ -215,6 +218,10 @@ impl Service {
         &self.state.settings.models
     }
 
+    pub(crate) fn mounted(&self) -> &[MountedOperation] {
+        &self.state.settings.mounted
+    }
+
     pub(crate) fn download(&self) -> Option<&dyn ModelDownload> {
         self.state.settings.download.as_deref()
     }
@@ -228,12 +235,12 @@ impl Service {
         Ok(self.runtime().follow_run(self.who(), run).await?.into_handle())
     }
 
-    fn who(&self) -> &Principal {
+    pub(crate) fn who(&self) -> &Principal {
         &self.client.principal
     }
 
     /// Returns the caller of a run that the client requests.
-    fn caller(&self) -> Caller {
+    pub(crate) fn caller(&self) -> Caller {
         self.client.caller()
     }
 

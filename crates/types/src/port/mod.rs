@@ -12,6 +12,7 @@ mod manual_clock;
 mod past;
 mod platform;
 mod remote;
+mod turns;
 
 pub use budget::{
     Budget, BudgetError, BudgetExceeded, BudgetScope, BudgetWithin, Budgets, Demand, Hold,
@@ -35,3 +36,4 @@ pub use platform::{
     AgentSummary, DefinitionRefusal, NewDefinition, Platform, RowCondition, TaskCaller,
 };
 pub use remote::{RemoteAddress, RemoteThreadRecord, RemoteThreads, RemoteUse};
+pub use turns::{AgentTurns, Says, Turn, TurnRun};

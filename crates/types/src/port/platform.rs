@@ -1,15 +1,17 @@
 //! The agents that are defined in files, as servers and commands reach them.
 
+use super::AgentTurns;
 use crate::caller::Caller;
 use crate::code::Fault;
+use crate::exposure::{AgentProtocol, ExposureChange};
 use crate::task::{Mode, Payload, TaskRequest, TaskResponse};
 use crate::{BoxFuture, Principal};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The agents of a program that are asked by their slugs, and the records that they make.
-pub trait Platform: Send + Sync + std::fmt::Debug {
+pub trait Platform: AgentTurns {
     /// Returns the agents of a principal, ordered by slug.
     fn agents(&self, who: &Principal) -> Vec<AgentSummary>;
 
@@ -101,6 +103,18 @@ pub trait Platform: Send + Sync + std::fmt::Debug {
         organization: Option<&'a str>,
         slug: &'a str,
     ) -> BoxFuture<'a, Result<(), DefinitionRefusal>>;
+
+    /// Changes the protocols by which an agent is exposed, for a principal that may change its
+    /// definition. The exposure is that of the agent in all its versions.
+    ///
+    /// # Errors
+    /// [`DefinitionRefusal`]; the code W0201 if there is no such agent. Nothing was changed.
+    fn expose<'a>(
+        &'a self,
+        who: &'a Principal,
+        slug: &'a str,
+        change: ExposureChange,
+    ) -> BoxFuture<'a, Result<AgentSummary, DefinitionRefusal>>;
 }
 
 /// A definition to be written as a row of the store.
@@ -186,6 +200,9 @@ pub struct AgentSummary {
     /// JSON Schema of the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Map<String, Value>>,
+    /// Protocols of other programs by which the agent is reached.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub exposed: BTreeSet<AgentProtocol>,
     /// Reason for which the agent cannot be asked here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

@@ -1,0 +1,83 @@
+//! Protocols by which clients of other programs reach agents.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A protocol of other programs by which an agent can be exposed. An agent is exposed by none until an
+/// operator says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentProtocol {
+    /// The API of OpenAI: models, chat completions and responses.
+    OpenAi,
+}
+
+impl AgentProtocol {
+    /// All protocols.
+    pub const ALL: [Self; 1] = [Self::OpenAi];
+
+    /// Returns the word for the protocol, as requests and commands have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+        }
+    }
+
+    /// Returns the protocol of a word.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.name() == name)
+    }
+}
+
+impl std::fmt::Display for AgentProtocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A change of the protocols by which an agent is exposed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExposureChange {
+    /// Protocols by which it is exposed from now on.
+    pub on: BTreeSet<AgentProtocol>,
+    /// Protocols by which it is no longer exposed.
+    pub off: BTreeSet<AgentProtocol>,
+}
+
+impl ExposureChange {
+    /// Returns the protocols after the change.
+    #[must_use]
+    pub fn apply(&self, before: &BTreeSet<AgentProtocol>) -> BTreeSet<AgentProtocol> {
+        before.union(&self.on).filter(|protocol| !self.off.contains(protocol)).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_protocol_has_one_word_in_requests_and_in_the_store() {
+        for protocol in AgentProtocol::ALL {
+            assert_eq!(serde_json::json!(protocol), protocol.name());
+            assert_eq!(AgentProtocol::of_name(protocol.name()), Some(protocol));
+        }
+        assert_eq!(AgentProtocol::of_name("OpenAI"), None);
+    }
+
+    #[test]
+    fn a_change_adds_and_removes_what_it_names_and_removes_last() {
+        let all = BTreeSet::from(AgentProtocol::ALL);
+        let none = BTreeSet::new();
+        let change = |on: &BTreeSet<_>, off: &BTreeSet<_>| ExposureChange {
+            on: on.clone(),
+            off: off.clone(),
+        };
+        assert_eq!(change(&all, &none).apply(&none), all);
+        assert_eq!(change(&none, &none).apply(&all), all);
+        assert_eq!(change(&none, &all).apply(&all), none);
+        assert_eq!(change(&all, &all).apply(&none), none);
+    }
+}
