@@ -79,6 +79,7 @@ async function views(browser, server) {
     thread: [`#/thread/${thread}`, (page) => page.approval.waitFor()],
     inbox: ["#/inbox", (page) => page.approval.waitFor()],
     answered: ["#/inbox/answered", isNamed],
+    usage: ["#/usage", (page) => page.page.getByRole("region", { name: "Days" }).waitFor()],
     details: [
       `#/thread/${thread}`,
       async (page) => {

@@ -1,7 +1,7 @@
 // `weft serve` over a SQLite store of its own, which is killed and started again: on the scripted model, or on
 // one of the tests, with tools of the tests.
 import { execFileSync, spawn } from "node:child_process";
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -56,10 +56,25 @@ export class Server {
     return this.offer(name);
   }
 
+  /** Offers a model at an address elsewhere, which the model of the tests answers as the proxy. */
+  offerUnpriced(name) {
+    const proxy = `[egress]\nproxy = "${new URL(this.model.url).origin}"\n`;
+    const provider = `[providers.far]\nurl = "http://models.example/v1"\nkey_optional = true\n`;
+    appendFileSync(join(this.folder, "weft.toml"), `${proxy}${provider}`);
+    return this.offer(name, "far");
+  }
+
   /** Offers a model beside the usual one. */
-  offer(name) {
-    this.offers.push("--offer-model", `openai:${name}`);
+  offer(name, provider = "openai") {
+    this.offers.push("--offer-model", `${provider}:${name}`);
     return this;
+  }
+
+  /** The rows of `weft usage`. */
+  usage(...args) {
+    const options = { cwd: this.folder, env: this.env(), encoding: "utf8" };
+    const lines = execFileSync(process.env.WEFT, [...this.options(), "usage", "--json", ...args], options);
+    return lines.split("\n").filter(Boolean).map((line) => JSON.parse(line));
   }
 
   env() {

@@ -146,7 +146,7 @@ async function an_answer_is_stopped_tried_again_and_replaced(browser, { server, 
   model.when("say something wrong", "Now it is right.");
   await page.answer.getByRole("button", { name: "Retry" }).click();
   await page.until("Now it is right.");
-  await page.page.getByText("Usage", { exact: true }).click();
+  await page.page.locator(".sum summary").click();
   await page.page.getByText("tokens in this thread").waitFor();
   await page.close();
 }

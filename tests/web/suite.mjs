@@ -22,6 +22,7 @@ import { tests as states } from "./states.mjs";
 import { defineSteps, tests as steps } from "./steps.mjs";
 import { tests as story } from "./story.mjs";
 import { deskTests as deskTruth, labTests as labTruth } from "./truth.mjs";
+import { tests as usage } from "./usage.mjs";
 import { deskTests, labTests } from "./views.mjs";
 import { tests as walks } from "./walks.mjs";
 import { deskTests as deskSayings, tests as sayings } from "./words.mjs";
@@ -117,8 +118,8 @@ async function ownGraphs() {
 /** An agent whose model and tools are those of the tests. */
 async function laboratory() {
   const model = await new Model().start();
-  const server = await new Server(model).allowTools().offerModel("priced", 2.5, 10).offer("gpt-3.5-text").start();
-  const stories = [...states, ...labTests, ...labTruth, ...kept, ...reading, ...safety, ...inbox, ...acting, ...sayings, ...speed, ...long];
+  const server = await new Server(model).allowTools().offerModel("priced", 2.5, 10).offerUnpriced("odd").offer("gpt-3.5-text").start();
+  const stories = [...states, ...labTests, ...labTruth, ...kept, ...reading, ...safety, ...inbox, ...acting, ...sayings, ...usage, ...speed, ...long];
   await run(stories, { server, model });
   await server.close();
   model.close();

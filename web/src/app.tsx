@@ -14,6 +14,7 @@ import { go, link, usePlace } from "./shared/route";
 import { Toasts } from "./shared/toast";
 import { Sidebar } from "./threads/sidebar";
 import { PAGE, useThreads, type ListQuery } from "./threads/data";
+import { Usage } from "./usage/usage";
 
 const TICKET = /^#ticket=([\w-]+)$/;
 
@@ -57,6 +58,7 @@ function Views() {
       <main id="content" tabIndex={-1}>
         <Lost />
         {place.view === "inbox" && <Inbox tab={place.tab} inbox={inbox} onAnswered={refresh} />}
+        {place.view === "usage" && <Usage />}
         {place.view === "error" && <ErrorPage key={place.code} code={place.code} />}
         {place.view === "thread" && <Chat key={place.thread} thread={place.thread} onChange={refresh} />}
         {place.view === "unknown" && <NoPage />}

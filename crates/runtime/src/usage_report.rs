@@ -1,5 +1,6 @@
 //! Reports of usage: the sums of the bill by account, key, agent, version, model and day.
 
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
@@ -8,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use weftwork_store::{Period, Store, UsageGroup, UsageSum, move_all_usage};
 use weftwork_types::usage::dollars;
-use weftwork_types::{Principal, Timestamp};
+use weftwork_types::{Principal, RunId, Timestamp};
 
 /// A property by which a report divides usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -214,6 +215,44 @@ pub async fn report_usage(
     }
     let rows = rows.into_iter().map(|(values, sum)| UsageLine { values, sum }).collect();
     Ok(UsageReport { by: query.by.clone(), rows, total })
+}
+
+/// Usage of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunUsage {
+    /// The run.
+    pub run: RunId,
+    /// The sum of its attempts.
+    pub sum: UsageSum,
+}
+
+/// Number of runs whose attempts are read at the same time.
+const READS_MAX: usize = 16;
+
+/// Returns the usage of runs of an organisation in their order, after all usage was moved to the bill.
+///
+/// # Errors
+/// Only system errors.
+pub async fn usage_of_runs(
+    store: &dyn Store,
+    who: &Principal,
+    runs: Vec<RunId>,
+) -> weftwork_store::Result<Vec<RunUsage>> {
+    move_all_usage(store).await?;
+    let reads = runs.into_iter().map(|run| usage_of_run(store, who, run));
+    stream::iter(reads).buffered(READS_MAX).try_collect().await
+}
+
+async fn usage_of_run(
+    store: &dyn Store,
+    who: &Principal,
+    run: RunId,
+) -> weftwork_store::Result<RunUsage> {
+    let mut sum = UsageSum::default();
+    for row in store.model_calls(who, run.as_str()).await? {
+        sum += UsageSum::of(&row.fact);
+    }
+    Ok(RunUsage { run, sum })
 }
 
 /// Names and values of a sum, in their order. A cost that is not known is null, never zero.

@@ -155,6 +155,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/threads/{thread_id}/runs/{run_id}/log", READ, "Read the end of a run and the events of its log: supersteps, tasks, calls and their usage, without texts", &[]),
     ("get", "/threads/{thread_id}/runs/{run_id}/stream", READ, "Stream the events of a run, after `Last-Event-ID`", &[]),
     ("post", "/threads/{thread_id}/runs/{run_id}/cancel", RUN, "Cancel a run, and roll its work back with `action=rollback`", &[]),
+    ("get", "/threads/{thread_id}/usage", READ, "Read usage and cost of the model calls of a thread and of each of its runs", &[]),
     ("post", "/threads/{thread_id}/commands", COMMANDS, "Carry out a command of the protocol of threads", &["id", "method", "params"]),
     ("post", "/threads/{thread_id}/stream/events", READ, "Stream the events of a thread over all its runs", &["channels", "namespaces", "depth", "since"]),
     ("get", "/threads/{thread_id}/stream/events", READ, "Open a WebSocket for commands and events of a thread", &[]),

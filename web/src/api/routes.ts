@@ -45,6 +45,8 @@ export type Route =
   | "GET /threads/{thread_id}/state"
   | "GET /threads/{thread_id}/state/{checkpoint_id}"
   | "GET /threads/{thread_id}/stream/events"
+  | "GET /threads/{thread_id}/usage"
+  | "GET /usage"
   | "PATCH /assistants/{assistant_id}"
   | "PATCH /threads/{thread_id}"
   | "POST /agents"

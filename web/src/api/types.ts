@@ -118,14 +118,6 @@ export interface StoredPart {
   data?: Json;
 }
 
-/** Usage of model calls. */
-export interface Usage {
-  inputTokens: number;
-  outputTokens: number;
-  /** Cost in millionths of a US dollar; `undefined` if a price is unknown. */
-  costMicroUsd?: number;
-}
-
 /** A stored message, in the shape of the AI SDK. */
 export interface StoredMessage {
   id: string;
@@ -136,7 +128,6 @@ export interface StoredMessage {
     runId?: string;
     error?: string;
     finishReason?: string;
-    usage?: Usage;
     /** Checkpoint before a message of the user; `null` for the first one. */
     checkpointId?: string | null;
     /** Key under which a message of the user was sent. */

@@ -9,6 +9,7 @@ import { useDefined } from "../records/data";
 import { RecordsPanel } from "../records/panel";
 import { RunPanel } from "../run/panel";
 import { useProblem, useThread, useTitle } from "../threads/data";
+import { UsageContext, useThreadUsage } from "../usage/data";
 import { leaveFirst } from "./begin";
 import { useChatConnection } from "./connection";
 import { Conversation } from "./conversation";
@@ -31,6 +32,7 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
   const shown = beside === "records" && !makes ? undefined : beside;
   const shape = useShape(agent);
   const title = useTitle(thread);
+  const usage = useThreadUsage(id, thread);
   useEffect(() => () => leaveFirst(id), [id]);
   useEffect(() => {
     if (title !== undefined) document.title = `${title} · Weftwork`;
@@ -53,13 +55,15 @@ export function Chat({ thread: id, onChange }: { thread: string; onChange: () =>
       <Problem thread={thread} />
       {agent !== undefined && shape && (
         <div className="sides">
-          {shape.takesMessages ? (
-            <Conversation key={connected.epoch} chat={{ agent, thread: id }} thread={thread} connected={connected} onChange={changed} />
-          ) : (
-            <GraphView thread={thread} agent={agent} shape={shape} onChange={changed} />
-          )}
-          {shown === "records" && <RecordsPanel thread={thread} />}
-          {shown === "details" && <RunPanel thread={thread} agent={agent} facts={connected.facts} />}
+          <UsageContext value={usage}>
+            {shape.takesMessages ? (
+              <Conversation key={connected.epoch} chat={{ agent, thread: id }} thread={thread} connected={connected} onChange={changed} />
+            ) : (
+              <GraphView thread={thread} agent={agent} shape={shape} onChange={changed} />
+            )}
+            {shown === "records" && <RecordsPanel thread={thread} />}
+            {shown === "details" && <RunPanel thread={thread} agent={agent} facts={connected.facts} />}
+          </UsageContext>
         </div>
       )}
     </section>

@@ -12,6 +12,7 @@ import { toast } from "../shared/toast";
 import { conversationOf, countAfter, lastOf, openCallsOf, requestOf, useChatRuntime, type ChatThread } from "./assistant";
 import { Composer } from "./composer";
 import type { Connected } from "./connection";
+import { ThreadCost } from "./cost";
 import { ActionsContext, type Actions } from "./context";
 import type { Said } from "./files";
 import { forkBefore } from "./fork";
@@ -19,7 +20,6 @@ import { Messages } from "./messages";
 import { ReplacedContext } from "./replaced";
 import { storedRequestOf } from "./stored";
 import { drafts, firstTexts, take, unsentFiles } from "./texts";
-import { ThreadTokens } from "./tokens";
 
 interface Props {
   chat: ChatThread;
@@ -95,7 +95,7 @@ export function Conversation({ chat, thread, connected, onChange }: Props) {
           <Composer runtime={runtime} thread={chat.thread} onSay={say} onRefused={refuse}>
             {defined && <ModeOfConversation agent={defined} conversation={conversation} ask={ask} onAsk={setAsk} />}
           </Composer>
-          <ThreadTokens stored={[...earlier, ...replaced]} />
+          <ThreadCost />
           <FirstText thread={chat.thread} onSay={say} connected={connected} />
           <Watch own={own} thread={thread} onChange={onChange} connected={connected} />
         </ThreadPrimitive.Root>

@@ -7,14 +7,16 @@ import {
   type ReasoningMessagePartProps,
   type TextMessagePartProps,
 } from "@assistant-ui/react";
-import { Fragment, useMemo, useState, type FormEvent, type KeyboardEvent } from "react";
+import { Fragment, useContext, useMemo, useState, type FormEvent, type KeyboardEvent } from "react";
 import { copyText } from "../shared/copy";
 import { nameOfTool } from "../shared/effect";
 import { Explained } from "../shared/explained";
 import { CARDS } from "../tools";
 import { ToolCard } from "../tools/card";
 import { useUnknownCalls, type UnknownCall } from "../tools/unknown";
+import { UsageContext } from "../usage/data";
 import { useActions } from "./context";
+import { AnswerCost } from "./cost";
 import { FileView, TextFileView, withoutFiles } from "./files";
 import { LONG, LongText } from "./long-text";
 import { readOnly } from "./assistant";
@@ -144,10 +146,11 @@ function Attempts({ isEarlier }: { isEarlier: boolean }) {
   const [isOpen, setIsOpen] = useState(false);
   const messages = useMemo(() => readOnly(replaced), [replaced]);
   const answers = replaced.filter(({ role }) => role === "assistant");
+  const usage = useContext(UsageContext);
   if (answers.length === 0) return null;
   return (
     <details className="attempts" open={isOpen} onToggle={(event) => setIsOpen(event.currentTarget.open)}>
-      <summary>{wordsOfAttempts(answers)}</summary>
+      <summary>{wordsOfAttempts(answers, usage)}</summary>
       {isOpen && (
         <ReadonlyThreadProvider messages={messages}>
           <ThreadPrimitive.Messages components={REPLACED} />
@@ -228,6 +231,7 @@ function Foot({ isEarlier }: { isEarlier: boolean }) {
               Retry in a fork
             </button>
           )}
+          <AnswerCost />
         </div>
       )}
       <Attempts isEarlier={isEarlier} />

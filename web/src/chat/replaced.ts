@@ -2,7 +2,8 @@
 import { useAuiState } from "@assistant-ui/react";
 import { createContext, useContext, useMemo } from "react";
 import type { StoredMessage } from "../api/types";
-import { dollarsOf } from "./tokens";
+import { sumOf, type ThreadUsage } from "../usage/data";
+import { costOf } from "../usage/words";
 
 interface Replaced {
   /** The messages of the thread that were replaced. */
@@ -31,13 +32,14 @@ export function useReplaced(isEarlier: boolean): StoredMessage[] {
 }
 
 /** Returns the number of answers, their calls and their cost in words. */
-export function wordsOfAttempts(answers: StoredMessage[]): string {
+export function wordsOfAttempts(answers: StoredMessage[], usage: ThreadUsage): string {
   const calls = answers.flatMap(({ parts }) => parts.filter(isCall)).length;
-  const cost = answers.reduce((sum, { metadata }) => sum + (metadata?.usage?.costMicroUsd ?? 0), 0);
+  const runs = answers.flatMap(({ metadata }) => metadata?.runId ?? []);
+  const sum = sumOf(runs.map((run) => usage.ofAnswer(run, new Set())));
   const facts = [
     answers.length === 1 ? "1 earlier attempt" : `${answers.length} earlier attempts`,
     calls > 0 && (calls === 1 ? "1 call" : `${calls} calls`),
-    cost > 0 && dollarsOf(cost),
+    sum.attempts > 0 && costOf(sum),
   ];
   return facts.filter(Boolean).join(" · ");
 }

@@ -55,7 +55,7 @@ export function fromStored(message: StoredMessage): ThreadMessageLike {
   const { id, role, parts, metadata } = message;
   const shown = { id, role, content: parts.flatMap(content) };
   if (role === "user") return shown;
-  const custom = { runId: metadata?.runId, usage: metadata?.usage, isReplaced: metadata?.replacedBy !== undefined, isCopied: metadata?.runId === undefined };
+  const custom = { runId: metadata?.runId, isReplaced: metadata?.replacedBy !== undefined, isCopied: metadata?.runId === undefined };
   return { ...shown, status: status(message), metadata: { custom, unstable_data: facts(parts) } };
 }
 

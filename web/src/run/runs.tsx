@@ -1,7 +1,8 @@
-import { useEffect, useState } from "react";
+import { useContext, useEffect, useState } from "react";
 import type { Thread } from "../api/types";
-import { dollarsOf } from "../chat/tokens";
 import { clock, lengthOf } from "../shared/time";
+import { UsageContext, type UsageSum } from "../usage/data";
+import { costOf, tokensOf } from "../usage/words";
 import { useLoaded } from "./data";
 import { askOf, readLog, readRuns, RUNS, startOf, usagesOf, type RunLog, type RunRow, type RunStatus } from "./log";
 import { Timeline } from "./timeline";
@@ -82,6 +83,7 @@ interface RunProps {
 
 function Run({ row, log, logs, isNewest }: RunProps) {
   const [isOpen, setIsOpen] = useState(false);
+  const usage = useContext(UsageContext).ofRun(row.run_id);
   const before = log && logs.get(startOf(log)?.continues ?? "");
   return (
     <>
@@ -90,7 +92,7 @@ function Run({ row, log, logs, isNewest }: RunProps) {
           {log ? outcomeOf(log, isNewest) : "…"}
         </span>
         <time dateTime={row.created_at}>{clock(row.created_at)}</time>
-        {log && <span className="facts">{[...(row.replaced_by ? ["replaced"] : []), ...factsOf(log)].join(" · ")}</span>}
+        {log && <span className="facts">{[...(row.replaced_by ? ["replaced"] : []), ...factsOf(log, usage)].join(" · ")}</span>}
       </button>
       {isOpen && log && (
         <div className="inside">
@@ -112,12 +114,9 @@ function outcomeOf(log: RunLog, isNewest: boolean): string {
 }
 
 /** Returns the duration, the models, and the usage of a run. */
-function factsOf(log: RunLog): string[] {
+function factsOf(log: RunLog, usage: UsageSum | undefined): string[] {
   const end = log.ended_at ? Date.parse(log.ended_at) : Date.now();
-  const usages = usagesOf(log);
-  const models = [...new Set(usages.map(({ provider, model }) => `${provider}:${model}`))];
-  const tokens = usages.reduce((sum, { tokens }) => sum + tokens.input + tokens.output, 0);
-  const isPriced = usages.every(({ cost_micro_usd, tokens }) => cost_micro_usd !== undefined || tokens.input + tokens.output === 0);
-  const cost = isPriced ? usages.reduce((sum, { cost_micro_usd = 0 }) => sum + cost_micro_usd, 0) : 0;
-  return [lengthOf(end - Date.parse(log.created_at)), ...models, tokens > 0 ? `${tokens.toLocaleString("en")} tokens` : "", cost > 0 ? dollarsOf(cost) : ""].filter(Boolean);
+  const models = [...new Set(usagesOf(log).map(({ provider, model }) => `${provider}:${model}`))];
+  const costs = usage && usage.attempts > 0 ? [tokensOf(usage), costOf(usage)] : [];
+  return [lengthOf(end - Date.parse(log.created_at)), ...models, ...costs];
 }

@@ -1,5 +1,5 @@
 // The timeline of a run, from the events of its log.
-import { dollarsOf } from "../chat/tokens";
+import { dollarsOf } from "../usage/words";
 import { nameOfTool } from "../shared/effect";
 import { clock } from "../shared/time";
 import { failureOf } from "./failure";

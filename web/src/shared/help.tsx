@@ -9,6 +9,7 @@ const KEYS: [keys: string[], effect: string][] = [
   [["x"], "Select it, to decide about several that are alike"],
   [["g", "i"], "Open the inbox"],
   [["g", "n"], "Begin a chat"],
+  [["g", "u"], "Open the usage"],
   [["/"], "Search threads"],
   [["Enter"], "Send; with Shift, begin a line"],
   [["Esc"], "Leave a form"],
@@ -33,6 +34,7 @@ export function Help() {
       before = event.key === "g" ? "g" : "";
       if (keys === "gi") go({ view: "inbox", tab: "open" });
       else if (keys === "gn") go({ view: "new" });
+      else if (keys === "gu") go({ view: "usage" });
       else if (event.key === "?") dialog.current?.showModal();
       else if (event.key === "/") document.getElementById("search")?.focus();
       else return;

@@ -6,6 +6,7 @@ export type Place =
   | { view: "new"; agent?: string }
   | { view: "thread"; thread: string }
   | { view: "inbox"; tab: InboxTab }
+  | { view: "usage" }
   | { view: "error"; code: string }
   | { view: "unknown" };
 
@@ -19,6 +20,7 @@ function read(hash: string): Place {
   if (view === "error" && subject) return { view, code: subject };
   if (view === "new") return { view, agent: subject || undefined };
   if (view === "inbox" && (subject === "" || subject === "answered")) return { view, tab: subject === "" ? "open" : subject };
+  if (view === "usage" && subject === "") return { view };
   return { view: "unknown" };
 }
 
@@ -39,6 +41,8 @@ export function link(place: Place): string {
       return "#/";
     case "inbox":
       return place.tab === "open" ? "#/inbox" : "#/inbox/answered";
+    case "usage":
+      return "#/usage";
     case "new":
       return place.agent === undefined ? "#/new" : `#/new/${encodeURIComponent(place.agent)}`;
     case "error":

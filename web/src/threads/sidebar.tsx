@@ -18,7 +18,7 @@ interface Props {
   waiting: number;
 }
 
-/** The list of threads, with the ways to a new one and to the inbox. */
+/** The list of threads, with the ways to a new one, to the inbox and to the usage. */
 export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
   useTitles();
   const deleted = useDeleted();
@@ -41,6 +41,9 @@ export function Sidebar({ place, threads, query, onQuery, waiting }: Props) {
         </a>
         <a href={link({ view: "inbox", tab: "open" })} aria-current={place.view === "inbox" ? "page" : undefined}>
           Inbox {waiting > 0 && <span className="count">{waiting}</span>}
+        </a>
+        <a href={link({ view: "usage" })} aria-current={place.view === "usage" ? "page" : undefined}>
+          Usage
         </a>
       </div>
       <Filter query={query} onQuery={onQuery} />

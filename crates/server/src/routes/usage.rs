@@ -1,17 +1,19 @@
-//! `/usage`: usage and cost of the model calls of the organisation.
+//! `/usage` and `/threads/{id}/usage`: usage and cost of model calls.
 
 use crate::error::{ApiError, Result};
-use crate::service::{Query, Service};
+use crate::service::{AnswerUsage, Query, Service};
+use axum::extract::Path;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use weftwork_runtime::usage_report::{UsageQuery, UsageQueryError, usage_members};
+use weftwork_store::UsageSum;
 
 pub(super) fn routes() -> Router<Service> {
-    Router::new().route("/usage", get(report))
+    Router::new().route("/usage", get(report)).route("/threads/{id}/usage", get(report_thread))
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,11 +58,23 @@ async fn report(service: Service, Query(asked): Query<ReportQuery>) -> Result<Re
             ([(CONTENT_TYPE, "text/csv; charset=utf-8")], report.to_csv()).into_response()
         }
         Format::Json => {
-            let total: serde_json::Map<_, _> = usage_members(&report.total)
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect();
-            Json(json!({"rows": report.to_json(), "total": total})).into_response()
+            Json(json!({"rows": report.to_json(), "total": members(&report.total)})).into_response()
         }
     })
+}
+
+async fn report_thread(service: Service, Path(id): Path<String>) -> Result<Json<Value>> {
+    let usage = service.thread_usage(&service.thread_id(&id).await?).await?;
+    let rows: Vec<_> = usage.rows.iter().map(row_of_run).collect();
+    Ok(Json(json!({"rows": rows, "total": members(&usage.total)})))
+}
+
+fn row_of_run(AnswerUsage { answer, usage }: &AnswerUsage) -> Map<String, Value> {
+    let ids = [("run_id", json!(usage.run)), ("answer", json!(answer))];
+    let ids = ids.into_iter().map(|(name, value)| (name.to_owned(), value));
+    ids.chain(members(&usage.sum)).collect()
+}
+
+fn members(sum: &UsageSum) -> Map<String, Value> {
+    usage_members(sum).into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

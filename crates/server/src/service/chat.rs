@@ -575,12 +575,12 @@ fn is_live(row: &RunRow) -> bool {
 }
 
 /// Returns `true` for a change of the state from outside.
-fn is_update(row: &RunRow) -> bool {
+pub(super) fn is_update(row: &RunRow) -> bool {
     matches!(row.new.input, RunInput::Update { .. })
 }
 
 /// Returns `true` for a run that continues the message of the run before it.
-fn continues_message(row: &RunRow) -> bool {
+pub(super) fn continues_message(row: &RunRow) -> bool {
     row.answers.is_some() || row.new.input == RunInput::Continue
 }
 

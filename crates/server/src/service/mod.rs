@@ -27,6 +27,7 @@ pub(crate) use assistants::Changes;
 pub(crate) use chat::{MessageRuns, StoredTurn, USER_SUFFIX};
 pub(crate) use runs::{Bulk, FollowStart, Started};
 pub(crate) use threads::{LastRun, Superstep, Wanted};
+pub(crate) use usage::AnswerUsage;
 
 use self::aliases::Aliases;
 use crate::auth::Client;

@@ -6,8 +6,8 @@ use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use weftwork_server::Server;
-use weftwork_store::UsageRow;
-use weftwork_types::caller::{CallOrigin, Caller};
+use weftwork_store::{RunRow, UsageRow};
+use weftwork_types::caller::{CallOrigin, Caller, GraphCaller};
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
 use weftwork_types::{InvocationId, OrgId, Principal, ThreadId, Timestamp, canonical};
 
@@ -59,6 +59,20 @@ async fn a_run_has_the_ids_of_its_request_which_the_response_repeats() {
 
 fn row(n: i64, cost_micro_usd: Option<u64>) -> UsageRow {
     let caller = Caller::local("request").expect("an id");
+    row_of(CallOrigin::Program(Arc::new(caller)), n, cost_micro_usd)
+}
+
+fn row_of_run(run: &RunRow, n: i64, cost_micro_usd: Option<u64>) -> UsageRow {
+    let caller = GraphCaller {
+        caller: run.new.caller.clone(),
+        run: run.new.at.run.clone(),
+        graph: run.new.graph.clone(),
+        graph_version: "7".to_owned(),
+    };
+    row_of(caller.into(), n, cost_micro_usd)
+}
+
+fn row_of(caller: CallOrigin, n: i64, cost_micro_usd: Option<u64>) -> UsageRow {
     let fact = UsageFact {
         invocation_id: InvocationId::new(format!("i{n}")).expect("an id"),
         attempt: 1,
@@ -78,7 +92,7 @@ fn row(n: i64, cost_micro_usd: Option<u64>) -> UsageRow {
         latency_ms: 5,
         first_token_ms: None,
     };
-    UsageRow { caller: CallOrigin::Program(Arc::new(caller)), fact }
+    UsageRow { caller, fact }
 }
 
 #[tokio::test]
@@ -113,5 +127,81 @@ async fn usage_is_that_of_the_organisation_by_day_and_zone() {
     for query in ["?zone=Mars", "?by=user", "?from=soon", "?format=pdf"] {
         let status = get("one", query).await.status;
         assert!(status.is_client_error(), "{query}: {status}");
+    }
+}
+
+async fn runs_of(client: &Client, thread: &str) -> Vec<RunRow> {
+    let who = Principal::new(OrgId::new("one").expect("an id"), "ada");
+    let thread = ThreadId::new(thread).expect("an id");
+    client.runtime.store().runs(&who, &thread).await.expect("runs")
+}
+
+#[tokio::test]
+async fn usage_of_a_thread_is_that_of_its_runs() {
+    let client = client().await;
+    let who = Principal::new(OrgId::new("one").expect("an id"), "ada");
+    let wait = async |mut body: Value| {
+        body["assistant_id"] = json!("inter");
+        body["if_not_exists"] = json!("create");
+        let path = "/threads/t/runs/wait";
+        client.send_as(Some("one"), "POST", path, body.to_string()).await.json()
+    };
+    for question in ["ok?", "again?"] {
+        let asked = wait(json!({"input": {"q": question}})).await;
+        let id = asked["__interrupt__"][0]["id"].as_str().expect("an id");
+        wait(json!({"command": {"resume": {id: "yes"}}})).await;
+    }
+    let runs = runs_of(&client, "t").await;
+    let [first, second, third, last] = &runs[..] else { panic!("{runs:?}") };
+    let usage = [
+        row_of_run(first, 1, Some(5)),
+        row_of_run(second, 2, Some(2)),
+        row_of_run(second, 3, None),
+        row_of_run(third, 4, None),
+        row_of_run(last, 5, Some(1)),
+        row(6, Some(100)),
+    ];
+    for row in usage {
+        client.runtime.store().record_usage(&who, row).await.expect("records");
+    }
+    // The price of a deleted run was paid.
+    let path = format!("/threads/t/runs/{}", last.new.at.run);
+    let deleted = client.send_as(Some("one"), "DELETE", &path, "").await;
+    assert_eq!(deleted.status, StatusCode::NO_CONTENT, "{}", deleted.body);
+    let report = client.send_as(Some("one"), "GET", "/threads/t/usage", "").await.json();
+    let shown = |row: &Value| {
+        ["run_id", "answer", "attempts", "cost_micro_usd", "unpriced"].map(|name| row[name].clone())
+    };
+    let rows: Vec<_> = report["rows"].as_array().expect("rows").iter().map(shown).collect();
+    let [first, second, third] = [first, second, third].map(|run| json!(run.new.at.run));
+    assert_eq!(
+        rows,
+        [
+            [first.clone(), first.clone(), json!(1), json!(5), json!(0)],
+            [second, first, json!(2), json!(2), json!(1)],
+            [third.clone(), third, json!(1), Value::Null, json!(1)],
+        ]
+    );
+    let total = ["attempts", "input_tokens", "cost_micro_usd", "unpriced"];
+    let total = total.map(|name| report["total"][name].clone());
+    assert_eq!(total, [json!(5), json!(35), json!(8), json!(2)]);
+}
+
+#[tokio::test]
+async fn usage_of_other_threads_is_that_of_none() {
+    let client = client().await;
+    let body = json!({"thread_id": "t"}).to_string();
+    client.send_as(Some("one"), "POST", "/threads", body).await.json();
+    let empty = client.send_as(Some("one"), "GET", "/threads/t/usage", "").await.json();
+    assert_eq!((&empty["rows"], &empty["total"]["cost_micro_usd"]), (&json!([]), &json!(0)));
+    for (org, thread) in [(Some("one"), "nowhere"), (Some("two"), "t"), (Some("two"), "nowhere")] {
+        let get = async |part: &str| {
+            let path = format!("/threads/{thread}/{part}");
+            let answer = client.send_as(org, "GET", &path, "").await;
+            (answer.status, answer.body)
+        };
+        let usage = get("usage").await;
+        assert_eq!(usage.0, StatusCode::NOT_FOUND, "{}", usage.1);
+        assert_eq!(usage, get("runs").await, "{org:?} {thread}");
     }
 }
