@@ -46,7 +46,7 @@ impl ArtifactFolder {
     }
 
     /// Returns the stream of an attempt, which is written when the stream ends or is dropped.
-    pub(crate) fn keep(
+    pub(crate) fn record(
         self: &Arc<Self>,
         model: &ModelInfo,
         request: &ChatRequest,
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn an_attempt_is_written_in_full_however_it_ends() {
         let parent = tempfile::tempdir().expect("a folder");
-        let folder = ArtifactFolder::create(parent.path().join("kept")).expect("is created");
+        let folder = ArtifactFolder::create(parent.path().join("artifacts")).expect("is created");
         let folder = Arc::new(folder);
         let info = ModelInfo { provider: "p".to_owned(), model: "m".to_owned(), label: None };
         let id = MessageId::new("1").expect("an id");
@@ -153,7 +153,7 @@ mod tests {
         let failed = || Err(ModelError::Deadline { provider: "p".to_owned() });
         for events in [vec![word(), finish()], vec![word(), failed()], vec![word(), word()]] {
             let stream = futures_util::stream::iter(events).boxed();
-            let mut kept = folder.keep(&info, &request, stream);
+            let mut kept = folder.record(&info, &request, stream);
             // The last one is dropped before its end.
             kept.next().now_or_never().flatten().expect("an event").expect("a word");
             kept.next().now_or_never();
@@ -183,7 +183,7 @@ mod tests {
         // A folder that is gone is no error of the call.
         std::fs::remove_dir_all(folder.path()).expect("is removed");
         let stream = futures_util::stream::iter(vec![word(), finish()]).boxed();
-        let kept = folder.keep(&info, &request, stream).collect::<Vec<_>>().now_or_never();
+        let kept = folder.record(&info, &request, stream).collect::<Vec<_>>().now_or_never();
         assert_eq!(kept.map(|events| events.len()), Some(2));
     }
 }

@@ -274,7 +274,7 @@ impl ChatModel for ConfiguredModel {
             None => self.model.stream(request),
             Some(folder) => {
                 let stream = self.model.stream(Arc::clone(&request));
-                folder.keep(self.info(), &request, stream)
+                folder.record(self.info(), &request, stream)
             }
         }
     }
