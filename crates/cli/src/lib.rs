@@ -130,6 +130,7 @@ impl Program {
         let config = load_config(&flags)?;
         let context = CommandContext::new(config, flags, self.agents.into(), terminal.clone());
         let done = command::run(command, &context).await;
+        context.close_exports().await;
         if let Some(mcp) = &context.config.mcp {
             mcp.shutdown().await;
         }

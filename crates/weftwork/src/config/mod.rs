@@ -169,6 +169,10 @@ pub struct Config {
     pub remotes: Remotes,
     /// Limits of all runs of a thread together, of those that this process executes.
     pub thread_budget: Option<Setting<Limits>>,
+    /// Collector of traces and metrics, by the environment variables of OpenTelemetry; `None` if they
+    /// name none.
+    #[cfg(feature = "otel")]
+    pub telemetry: Option<weftwork_telemetry::Settings>,
     /// The network providers, with their keys.
     pub providers: ProviderTable,
     /// Settings of single models, by id: fallbacks, limits and the response cache.
@@ -223,6 +227,8 @@ impl Config {
             sandbox: None,
             remotes: Remotes::default(),
             thread_budget: None,
+            #[cfg(feature = "otel")]
+            telemetry: None,
             providers,
             models: SettingsTable::default(),
         }
@@ -321,6 +327,8 @@ impl Config {
             sandbox: None,
             remotes: Remotes::default(),
             thread_budget,
+            #[cfg(feature = "otel")]
+            telemetry: read_telemetry(surroundings)?,
             providers,
             models: SettingsTable::new(
                 file.models,
@@ -378,6 +386,17 @@ fn located(path: &str, origin: &Origin, surroundings: &Surroundings<'_>) -> Resu
         _ => surroundings.folder,
     };
     Ok(base.join(path))
+}
+
+/// Reads the variables of OpenTelemetry.
+#[cfg(feature = "otel")]
+fn read_telemetry(
+    surroundings: &Surroundings<'_>,
+) -> Result<Option<weftwork_telemetry::Settings>, Error> {
+    weftwork_telemetry::Settings::read(&|name| surroundings.get(name)).map_err(|error| {
+        let setting = format!("the environment variable {}", error.name);
+        Error::BadSetting { setting, found: error.found, expected: error.expected }
+    })
 }
 
 /// Gives the variables of this process to a function that reads settings. One that is read and is not
