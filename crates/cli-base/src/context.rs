@@ -2,6 +2,8 @@
 
 use crate::CliError;
 use crate::terminal::Terminal;
+#[cfg(feature = "otel")]
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
@@ -13,6 +15,8 @@ use weftwork::runtime::{Recovery, Runtime, delete_remote_threads, unversioned};
 use weftwork::store::{RunRow, Store, StoreError, ThreadRow, invariants};
 use weftwork::testing::ScriptedModel;
 use weftwork::types::port::Clock as _;
+#[cfg(feature = "otel")]
+use weftwork::types::port::RunObserver as _;
 use weftwork::types::run::{Durability, Multitask, RunOutcome, RunStatus};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{AgentDef, App, AppBuilder, Config};
@@ -21,6 +25,10 @@ use weftwork::{AgentDef, App, AppBuilder, Config};
 pub const USUAL_AGENT: &str = "desk";
 /// Path of a cassette in which the model's answers are recorded, for tests that replay them.
 const RECORD_VARIABLE: &str = "WEFT_TEST_RECORD";
+
+/// Time limit for sending traces at the end of a command.
+#[cfg(feature = "otel")]
+const EXPORT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// The argument with which the program is the process of a sandbox.
 pub const SANDBOX_PROCESS: &str = "sandbox-process";
@@ -49,7 +57,14 @@ pub struct CommandContext {
     pub lasting: bool,
     /// Files of definitions with problems.
     broken_definitions: BTreeSet<String>,
+    /// Exports of the opened apps.
+    #[cfg(feature = "otel")]
+    exports: Exports,
 }
+
+/// The exports of traces of a command, to complete them at its end.
+#[cfg(feature = "otel")]
+type Exports = Rc<RefCell<Vec<Arc<weftwork::telemetry::Telemetry>>>>;
 
 /// A thread with its runs, as stored.
 #[derive(Debug)]
@@ -111,7 +126,33 @@ impl CommandContext {
         let lasting = config.store.value != StorePlace::Memory;
         terminal.lasting = lasting;
         let broken_definitions = broken;
-        Self { config, flags, makers, agents, terminal, lasting, broken_definitions }
+        Self {
+            config,
+            flags,
+            makers,
+            agents,
+            terminal,
+            lasting,
+            broken_definitions,
+            #[cfg(feature = "otel")]
+            exports: Exports::default(),
+        }
+    }
+
+    /// Sends the traces of the runs of the command, at most for [`EXPORT`].
+    pub async fn close_exports(&self) {
+        #[cfg(feature = "otel")]
+        {
+            let exports = std::mem::take(&mut *self.exports.borrow_mut());
+            let closed = exports.iter().map(|telemetry| telemetry.close(EXPORT));
+            futures_util::future::join_all(closed).await;
+        }
+    }
+
+    fn opened(&self, app: App) -> App {
+        #[cfg(feature = "otel")]
+        self.exports.borrow_mut().extend(app.telemetry().cloned());
+        app
     }
 
     /// Returns a copy with another store, which outlives the command if it is `lasting`.
@@ -122,6 +163,8 @@ impl CommandContext {
         let mut moved = Self::new(config, self.flags.clone(), makers, self.terminal.clone());
         moved.lasting = lasting;
         moved.terminal.lasting = lasting;
+        #[cfg(feature = "otel")]
+        moved.exports.clone_from(&self.exports);
         moved
     }
 
@@ -271,7 +314,7 @@ impl CommandContext {
         if self.config.rules.is_some() {
             self.compile_agents()?;
         }
-        Ok(Box::pin(builder.open()).await?)
+        Ok(self.opened(Box::pin(builder.open()).await?))
     }
 
     /// Opens an app with all agents and the configured model, else the `usual` one, which executes at
@@ -290,7 +333,7 @@ impl CommandContext {
             Some(runs_max) => builder.runs_max(runs_max.get()),
             None => builder,
         };
-        Ok(Box::pin(builder.open()).await?)
+        Ok(self.opened(Box::pin(builder.open()).await?))
     }
 
     /// Opens a runtime that hosts the graph of one agent, to follow its runs and to change the state

@@ -140,6 +140,7 @@ impl Program {
         config.graph_version = config.graph_version.or(self.build_version.map(str::to_owned));
         let context = CommandContext::new(config, flags, self.agents.into(), terminal.clone());
         let done = command::run(command, &context).await;
+        context.close_exports().await;
         if let Some(mcp) = &context.config.mcp {
             mcp.shutdown().await;
         }

@@ -2,7 +2,7 @@
 
 use crate::ModelError;
 use crate::call::ChatResponse;
-use crate::chat::{BYTES_PER_TOKEN, ChatEvent, ChatModel, ChatRequest, ModelInfo};
+use crate::chat::{BYTES_PER_TOKEN, ChatEvent, ChatModel, ChatRequest, FinishReason, ModelInfo};
 use crate::collect::Collector;
 use crate::fingerprint;
 use crate::price::Price;
@@ -205,7 +205,8 @@ impl<'a, 'call> Attempt<'a, 'call> {
         if let Some(reservation) = self.reservation.take() {
             reservation.settle(Usage::from(&self.fact)).await;
         }
-        (self.report_usage(), outcome)
+        let finish = outcome.as_ref().ok().map(|response| response.finish);
+        (self.report_usage(finish), outcome)
     }
 
     /// Reads the stream up to its last event, its first error or the deadline.
@@ -335,12 +336,13 @@ impl<'a, 'call> Attempt<'a, 'call> {
         self.fact.latency_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     }
 
-    /// Reports the usage fact, and returns its bill.
-    fn report_usage(&mut self) -> Bill<'a> {
+    /// Reports the usage fact with the reason for which the answer ended, and returns its bill.
+    fn report_usage(&mut self, finish: Option<FinishReason>) -> Bill<'a> {
         self.progress = AccountState::Billed;
         let fact = self.fact.clone();
         let message = Some(self.message.clone());
-        self.ctx.emit.emit(AiEvent::UsageReport { fact, message });
+        let finish = finish.map(|reason| reason.name().to_owned());
+        self.ctx.emit.emit(AiEvent::UsageReport { fact, message, finish, task: None });
         Bill::new(self.fact.clone(), self.ctx)
     }
 }
@@ -357,7 +359,7 @@ impl Drop for Attempt<'_, '_> {
         if let Some(mut reservation) = self.reservation.take() {
             reservation.spend(Usage::from(&self.fact));
         }
-        drop(self.report_usage());
+        drop(self.report_usage(None));
     }
 }
 

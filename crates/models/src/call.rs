@@ -331,7 +331,12 @@ impl ModelCaller {
         response.tokens = bill.fact().tokens;
         show(&response.message, &response.model, ctx);
         let message = Some(response.message.id.clone());
-        ctx.emit.emit(AiEvent::UsageReport { fact: bill.fact().clone(), message });
+        ctx.emit.emit(AiEvent::UsageReport {
+            fact: bill.fact().clone(),
+            message,
+            finish: Some(response.finish.name().to_owned()),
+            task: None,
+        });
         self.record(response, bill, key, ctx).await
     }
 

@@ -294,3 +294,18 @@ pub enum FinishReason {
     /// far. [`ModelCaller`](crate::ModelCaller) does so; no answer that it returns has this reason.
     Paused,
 }
+
+impl FinishReason {
+    /// Returns the word for the reason, as in records.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::ToolCalls => "tool_calls",
+            Self::Length => "length",
+            Self::ContentFilter => "content_filter",
+            Self::ContextLength => "context_length",
+            Self::Paused => "paused",
+        }
+    }
+}

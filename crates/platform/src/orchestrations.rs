@@ -65,7 +65,8 @@ impl HostedAgents {
             None => Some(decide(&row, request)?),
         };
         let Some(answer) = answer else { return self.last_run(runs).await };
-        let started = runs.answer(answer).caller(by.caller.clone()).begin().await;
+        let started = runs.answer(answer).caller(by.caller.clone());
+        let started = started.parent_span(by.parent_span.clone()).begin().await;
         Ok(started.map_err(|error| error.fault())?.await)
     }
 

@@ -266,6 +266,7 @@ impl HostedAgents {
         let options = RunOptions {
             other_graph: true,
             idempotency_key: by.idempotency_key.clone(),
+            parent_span: by.parent_span.clone(),
             ..RunOptions::default()
         };
         let run = runs.with_options(options).start(input);

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use weftwork_graph::RuntimeError;
 use weftwork_graph::run_loop::{Host as Local, StateQuery};
 use weftwork_store::{CheckpointStore, NewRun, Store};
-use weftwork_types::port::{Budgets, Clock, Dependencies, Limits};
+use weftwork_types::port::{Budgets, Clock, Dependencies, Limits, RunObserver};
 use weftwork_types::run::RunOptions;
 use weftwork_types::{CheckpointId, Principal, ThreadId};
 
@@ -49,6 +49,8 @@ pub(crate) struct WorkerContext {
     pub(crate) timers: Arc<Timers>,
     /// Runs that this process executes, for their watchers.
     pub(crate) live: Arc<LiveRuns>,
+    /// Receives the runs whose end this process records.
+    pub(crate) observer: Option<Arc<dyn RunObserver>>,
     /// Shutdown state of the process.
     pub(crate) shutdown: Arc<Shutdown>,
 }

@@ -21,6 +21,7 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use std::sync::Arc;
 use weftwork_types::caller::Caller;
+use weftwork_types::telemetry::ParentSpan;
 use weftwork_types::{BillingAccountId, Principal, Timestamp, VirtualKeyId};
 
 /// Minimum length of a token in bytes.
@@ -74,6 +75,11 @@ impl Client {
                 && client.billing_account == self.billing_account
                 && client.virtual_key == self.virtual_key
         })
+    }
+
+    /// Returns the span in which the client made the request.
+    pub(crate) fn parent_span(&self) -> Option<ParentSpan> {
+        self.origin.parent.clone()
     }
 
     /// Returns the caller of what the request asks for.

@@ -2,6 +2,7 @@
 
 use axum::http::HeaderMap;
 use uuid::Uuid;
+use weftwork_types::telemetry::ParentSpan;
 use weftwork_types::{RequestId, TraceId};
 
 /// The header with the id of a request, which the response has, too.
@@ -14,21 +15,25 @@ pub(crate) struct RequestOrigin {
     pub(crate) request: RequestId,
     /// The trace of the header `traceparent`, or a new one.
     pub(crate) trace: TraceId,
+    /// The span of that header.
+    pub(crate) parent: Option<ParentSpan>,
 }
 
 impl RequestOrigin {
     /// Creates new ids.
     pub(crate) fn new() -> Self {
-        Self { request: RequestId::from_uuid(Uuid::now_v7()), trace: new_trace(Uuid::now_v7()) }
+        let request = RequestId::from_uuid(Uuid::now_v7());
+        Self { request, trace: new_trace(Uuid::now_v7()), parent: None }
     }
 
     /// Reads the ids of a request; a header that is not valid is ignored.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
         let new = Self::new();
-        Self {
-            request: text(REQUEST_ID).and_then(|id| id.parse().ok()).unwrap_or(new.request),
-            trace: text("traceparent").and_then(trace_of).unwrap_or(new.trace),
+        let request = text(REQUEST_ID).and_then(|id| id.parse().ok()).unwrap_or(new.request);
+        match text("traceparent").and_then(parse_parent) {
+            Some(parent) => Self { request, trace: parent.trace.clone(), parent: Some(parent) },
+            None => Self { request, ..new },
         }
     }
 }
@@ -38,24 +43,26 @@ fn new_trace(id: Uuid) -> TraceId {
     TraceId::new(id.simple().to_string()).unwrap_or_else(|_| TraceId::from_uuid(id))
 }
 
-/// Returns the trace of a `traceparent`: version, trace, parent and flags in hexadecimal digits, divided
-/// by `-`. Later versions may have more parts.
+/// Reads a `traceparent`: version, trace, parent and flags in hexadecimal digits, divided by `-`.
+/// Later versions may have more parts.
 ///
 /// Source: W3C Trace Context, section 3.2.
-fn trace_of(parent: &str) -> Option<TraceId> {
-    let mut parts = parent.trim().split('-');
+fn parse_parent(text: &str) -> Option<ParentSpan> {
+    let mut parts = text.trim().split('-');
     let mut part = |digits: usize| {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         parts.next().filter(|part| part.len() == digits && part.bytes().all(is_digit))
     };
     let version = part(2)?;
     let trace = part(32)?;
-    let span = part(16)?;
-    part(2)?;
+    let id = part(16)?.parse().ok()?;
+    let flags = u8::from_str_radix(part(2)?, 16).ok()?;
     let has_more = parts.next().is_some();
-    let is_zero = |part: &str| part.bytes().all(|byte| byte == b'0');
-    let is_valid = version != "ff" && !is_zero(trace) && !is_zero(span);
-    (is_valid && (version != "00" || !has_more)).then(|| trace.parse().ok())?
+    let is_valid = version != "ff" && trace.bytes().any(|byte| byte != b'0');
+    if !is_valid || version == "00" && has_more {
+        return None;
+    }
+    Some(ParentSpan { trace: trace.parse().ok()?, id, sampled: flags & 1 == 1 })
 }
 
 #[cfg(test)]
@@ -67,18 +74,23 @@ mod tests {
     fn ids_are_those_of_valid_headers() {
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         for (parent, expected) in [
-            (format!("00-{trace}-00f067aa0ba902b7-01"), true),
-            (format!("01-{trace}-00f067aa0ba902b7-00-later"), true),
-            (format!("00-{trace}-00f067aa0ba902b7-01-more"), false),
-            (format!("ff-{trace}-00f067aa0ba902b7-01"), false),
-            (format!("00-{trace}-0000000000000000-01"), false),
-            (format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), false),
-            (format!("00-{}-00f067aa0ba902b7-01", trace.to_uppercase()), false),
-            (format!("00-{trace}-00f067aa0ba902b7"), false),
-            (String::new(), false),
+            (format!("00-{trace}-00f067aa0ba902b7-01"), Some(true)),
+            (format!("00-{trace}-00f067aa0ba902b7-02"), Some(false)),
+            (format!("01-{trace}-00f067aa0ba902b7-00-later"), Some(false)),
+            (format!("00-{trace}-00f067aa0ba902b7-01-more"), None),
+            (format!("ff-{trace}-00f067aa0ba902b7-01"), None),
+            (format!("00-{trace}-0000000000000000-01"), None),
+            (format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)), None),
+            (format!("00-{}-00f067aa0ba902b7-01", trace.to_uppercase()), None),
+            (format!("00-{trace}-00f067aa0ba902b7"), None),
+            (String::new(), None),
         ] {
-            let found = trace_of(&parent).is_some_and(|found| found.as_str() == trace);
-            assert_eq!(found, expected, "{parent}");
+            let found = parse_parent(&parent);
+            assert_eq!(found.as_ref().map(|found| found.sampled), expected, "{parent}");
+            if let Some(found) = found {
+                let id = found.id.to_string();
+                assert_eq!((found.trace.as_str(), &*id), (trace, "00f067aa0ba902b7"));
+            }
         }
         for (given, is_taken) in [("order-7", true), ("", false), ("a b", false), ("\u{e4}", false)]
         {

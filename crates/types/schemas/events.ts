@@ -96,6 +96,13 @@ export type RunEvent = ({
    * programs.
    */
   message?: MessageId | null;
+  /**
+   * Reason for which the answer ended, such as `stop` or `tool_calls`; `None` without an answer,
+   * and in events of older programs.
+   */
+  finish?: string | null;
+  /** Task that made the call; `None` in events of older programs. */
+  task?: TaskId | null;
 } | {
   type: "call_reused";
   /** `model` or `tool`. */

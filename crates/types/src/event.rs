@@ -141,6 +141,13 @@ pub enum AiEvent {
         /// programs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<MessageId>,
+        /// Reason for which the answer ended, such as `stop` or `tool_calls`; `None` without an answer,
+        /// and in events of older programs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        finish: Option<String>,
+        /// Task that made the call; `None` in events of older programs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskId>,
     },
     /// A recorded call was reused instead of being repeated.
     CallReused {

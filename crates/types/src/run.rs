@@ -11,6 +11,7 @@ use crate::code::Fault;
 use crate::interrupt::Interrupt;
 use crate::port::Limits;
 use crate::shown::StateForm;
+use crate::telemetry::ParentSpan;
 use crate::usage::Usage;
 use crate::{CheckpointId, InterruptId, Principal, RunId, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -125,6 +126,9 @@ pub struct RunOptions {
     /// `None` for a run that is the activity itself, and for one of no instance. The runtime sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<RunRef>,
+    /// Span of the caller in which the run was requested, which has no effect on the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_span: Option<ParentSpan>,
 }
 
 impl RunOptions {

@@ -10,6 +10,12 @@
 //! [`OUTCOME`] was cut off: its run was cancelled or released, a task beside it failed, or the
 //! process shut down.
 
+use crate::TraceId;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::num::NonZeroU64;
+use std::str::FromStr;
+
 /// Target of all spans. A filter that names it selects the spans without the events of the log.
 pub const TARGET: &str = "weftwork::telemetry";
 
@@ -96,3 +102,73 @@ pub const OTEL_KIND: &str = "otel.kind";
 /// Field that bridges of `tracing` to OpenTelemetry take as the status; `ERROR` for a span with
 /// [`ERROR_TYPE`].
 pub const OTEL_STATUS: &str = "otel.status_code";
+
+/// Id of a span: 64 bits, not zero, written as 16 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct SpanId(pub NonZeroU64);
+
+/// A text that is no id of a span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the id of a span has 16 hexadecimal digits in lower case, not all of them zero")]
+pub struct InvalidSpanId;
+
+impl FromStr for SpanId {
+    type Err = InvalidSpanId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSpanId> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        if text.len() != 16 || !text.bytes().all(is_digit) {
+            return Err(InvalidSpanId);
+        }
+        let bits = u64::from_str_radix(text, 16).map_err(|_| InvalidSpanId)?;
+        NonZeroU64::new(bits).map(Self).ok_or(InvalidSpanId)
+    }
+}
+
+impl TryFrom<String> for SpanId {
+    type Error = InvalidSpanId;
+
+    fn try_from(text: String) -> Result<Self, InvalidSpanId> {
+        text.parse()
+    }
+}
+
+impl From<SpanId> for String {
+    fn from(id: SpanId) -> Self {
+        id.to_string()
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Span of a client in which it requested a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParentSpan {
+    /// Trace of the span. A run whose [`Caller`](crate::caller::Caller) has another one, because a
+    /// later request continues it, is not within the span.
+    pub trace: TraceId,
+    /// The span.
+    pub id: SpanId,
+    /// `true` if the client records the trace.
+    pub sampled: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_of_a_span_is_sixteen_digits_that_are_not_all_zero() {
+        for text in ["00f067aa0ba902b7", "ffffffffffffffff", "0000000000000001"] {
+            assert_eq!(text.parse::<SpanId>().expect("an id").to_string(), text);
+        }
+        for text in ["", "0", "0000000000000000", "00F067AA0BA902B7", "+0f067aa0ba902b7"] {
+            assert_eq!(text.parse::<SpanId>(), Err(InvalidSpanId), "{text}");
+        }
+    }
+}

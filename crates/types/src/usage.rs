@@ -407,7 +407,12 @@ mod tests {
         };
         let mut count = UsageCount::default();
         for id in [1, 2, 1] {
-            count.read(&AiEvent::UsageReport { fact: fact(id), message: None });
+            count.read(&AiEvent::UsageReport {
+                fact: fact(id),
+                message: None,
+                finish: None,
+                task: None,
+            });
         }
         let start = || AiEvent::ToolCallStart {
             tool_call_id: crate::ToolCallId::new("c").expect("an id"),

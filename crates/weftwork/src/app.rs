@@ -63,6 +63,8 @@ pub struct App {
     agents: Vec<AgentDef>,
     #[cfg(feature = "platform")]
     defined: weftwork_platform::Agents,
+    #[cfg(feature = "otel")]
+    telemetry: Option<Arc<weftwork_telemetry::Telemetry>>,
     who: Principal,
     clock: Arc<dyn Clock>,
     durability: Durability,
@@ -125,6 +127,14 @@ impl App {
     /// [`Error::Runtime`] if the lease of this process cannot be ended; it expires later.
     pub async fn shutdown(self, grace: Duration) -> Result<Vec<RunId>, Error> {
         Ok(self.runtime.shutdown(grace).await?)
+    }
+
+    /// The export of traces and metrics, if the configuration has a collector. It is completed by
+    /// [`shutdown`](Self::shutdown), or by `close` of its own.
+    #[cfg(feature = "otel")]
+    #[must_use]
+    pub fn telemetry(&self) -> Option<&Arc<weftwork_telemetry::Telemetry>> {
+        self.telemetry.as_ref()
     }
 
     /// The runtime that hosts the agents' graphs.

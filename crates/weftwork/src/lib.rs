@@ -130,6 +130,12 @@ pub use weftwork_macros::build_version;
 /// ```
 pub use weftwork_macros::facade_tool as tool;
 
+/// Traces and metrics of runs, sent to a collector over OTLP.
+#[cfg(feature = "otel")]
+pub mod telemetry {
+    pub use weftwork_telemetry::*;
+}
+
 /// Agents: prompts and their evaluation, sessions, and prebuilt graphs.
 pub mod agents {
     pub use weftwork_agents::*;

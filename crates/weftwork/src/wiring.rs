@@ -59,6 +59,29 @@ impl Config {
         Ok(Arc::new(GuardedClient::new(config)?))
     }
 
+    /// Starts the export of traces and metrics, if a collector is set. Its address may be private: the
+    /// operator has chosen it.
+    ///
+    /// # Errors
+    /// As [`Config::egress`].
+    #[cfg(feature = "otel")]
+    pub(crate) fn start_telemetry(
+        &self,
+        store: &Arc<dyn weftwork_store::Store>,
+        clock: &Arc<dyn weftwork_types::port::Clock>,
+    ) -> Result<Option<Arc<weftwork_telemetry::Telemetry>>, Error> {
+        let Some(settings) = self.telemetry.clone() else { return Ok(None) };
+        let allow = settings.hosts().map(|host| host.parse()).collect::<Result<_, _>>()?;
+        let config = EgressConfig { allow, proxy: self.proxy.clone(), ..EgressConfig::default() };
+        let egress = Arc::new(GuardedClient::new(config)?);
+        let parts = weftwork_telemetry::Parts {
+            store: Arc::clone(store),
+            clock: Arc::clone(clock),
+            egress,
+        };
+        Ok(Some(Arc::new(weftwork_telemetry::Telemetry::start(settings, parts))))
+    }
+
     /// Creates the registry of all models: the providers of the table, `scripted`, `replay`, and
     /// `local` if the feature `local` is enabled.
     ///

@@ -288,6 +288,7 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
     let by = TaskCaller {
         principal: app.principal().clone(),
         caller: Caller::local(request_id).map_err(weftwork::Error::from)?,
+        parent_span: None,
         idempotency_key: None,
     };
     let terminal = &context.terminal;

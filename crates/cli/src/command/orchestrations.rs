@@ -113,6 +113,7 @@ impl Actor<'_> {
         let by = TaskCaller {
             principal: self.app.principal().clone(),
             caller: Caller::local(id).map_err(weftwork::Error::from)?,
+            parent_span: None,
             idempotency_key: None,
         };
         Ok(self.app.platform().task(by, request).await)

@@ -104,6 +104,7 @@ impl HostedAgents {
         }
         let answers = BTreeMap::from([(PAUSE_KEY.to_owned(), json!(true))]);
         let answer = runs.answer(Answers::ByKey(answers)).caller(by.caller.clone());
+        let answer = answer.parent_span(by.parent_span.clone());
         Ok(answer.begin().await?.await)
     }
 

@@ -53,7 +53,12 @@ impl HostedAgents {
             ..RunOptions::default()
         };
         let update = runs.update_as(UNDO, json!({"orchestration": change})).options(options);
-        let begun = update.caller(by.caller.clone()).begin().await?.await;
+        let begun = update
+            .caller(by.caller.clone())
+            .parent_span(by.parent_span.clone())
+            .begin()
+            .await?
+            .await;
         if matches!(begun.outcome(), RunOutcome::Failed { .. }) {
             return Ok(RollbackResult::Performed(begun));
         }

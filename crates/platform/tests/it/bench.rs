@@ -331,6 +331,7 @@ impl Bench {
         let by = TaskCaller {
             principal: Principal::local(),
             caller: Caller::local("request").expect("an id"),
+            parent_span: None,
             idempotency_key: None,
         };
         platform.task(by, serde_json::from_value(request).expect("a request")).await

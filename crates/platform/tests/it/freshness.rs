@@ -78,6 +78,7 @@ impl Process {
         let by = TaskCaller {
             principal: who.clone(),
             caller: Caller::local("request").expect("an id"),
+            parent_span: None,
             idempotency_key: None,
         };
         let response =

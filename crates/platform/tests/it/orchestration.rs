@@ -68,6 +68,7 @@ impl Scene {
         let by = TaskCaller {
             principal: Principal::local(),
             caller: Caller::local("request").expect("an id"),
+            parent_span: None,
             idempotency_key: None,
         };
         let request = json!({

@@ -46,7 +46,7 @@ impl Scene {
             "payload": payload,
         });
         let caller = Caller::local("request").expect("an id");
-        let by = TaskCaller { principal: who, caller, idempotency_key: None };
+        let by = TaskCaller { principal: who, caller, parent_span: None, idempotency_key: None };
         self.platform.task(by, serde_json::from_value(request).expect("a request")).await
     }
 

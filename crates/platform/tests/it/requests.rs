@@ -40,6 +40,7 @@ impl Asked {
         let by = TaskCaller {
             principal: who.clone(),
             caller: Caller::local("request").expect("an id"),
+            parent_span: None,
             idempotency_key: key.map(str::to_owned),
         };
         self.platform.task(by, serde_json::from_value(request).expect("a request")).await

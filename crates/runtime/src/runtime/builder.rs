@@ -19,7 +19,7 @@ use weftwork_graph::run_loop::CACHED_MAX;
 use weftwork_graph::{CompiledGraph, IntoGraph, InvalidGraph, RuntimeError};
 use weftwork_store::{ItemStore, MemoryStore, NewRun, Store, StoreItems};
 use weftwork_types::port::{
-    Budgets, Clock, Dependencies, GraphExecutor, Limits, RemoteThreads, Unlimited,
+    Budgets, Clock, Dependencies, GraphExecutor, Limits, RemoteThreads, RunObserver, Unlimited,
 };
 use weftwork_types::{Principal, WorkerId};
 
@@ -60,6 +60,7 @@ pub struct RuntimeBuilder {
     dependencies: BTreeMap<String, MakeDependencies>,
     remote_servers: RemoteServers,
     wrap_executor: Option<ExecutorWrapper>,
+    observer: Option<Arc<dyn RunObserver>>,
 }
 
 impl Runtime {
@@ -95,6 +96,7 @@ impl RuntimeBuilder {
             dependencies: BTreeMap::new(),
             remote_servers: RemoteServers::default(),
             wrap_executor: None,
+            observer: None,
         }
     }
 
@@ -258,6 +260,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets the observer of the runs whose end this process records; none by default. Its work is
+    /// completed by [`Runtime::shutdown`].
+    pub fn observer(mut self, observer: Arc<dyn RunObserver>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
     /// Sets the handling of runs that no living worker has; see [`Recovery`].
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.recovery = recovery;
@@ -358,6 +367,7 @@ impl RuntimeBuilder {
             recent: Arc::default(),
             timers: Arc::default(),
             live: Arc::default(),
+            observer: self.observer,
             shutdown: Arc::default(),
         });
         // Other runs are found by recovery.

@@ -291,11 +291,20 @@ impl Registration {
             runtime.0.ends.send_modify(|ends| *ends += 1);
             // Fails only if nobody waits for the outcome.
             let report = |ended: LazyOutcome| drop(outcome.send(ended));
+            let observe = || {
+                if let Some(observer) = &runtime.0.context.observer {
+                    observer.ended(&follow.log.who, &follow.log.at);
+                }
+            };
             match end {
-                ClaimEnd::Recorded(outcome) => report(outcome),
+                ClaimEnd::Recorded(outcome) => {
+                    observe();
+                    report(outcome);
+                }
                 ClaimEnd::Unrecorded(unrecorded) => {
                     report(ready_outcome(unrecorded.outcome.clone()));
                     Box::pin(unrecorded.record()).await;
+                    observe();
                 }
                 // Remaining watchers learn that the run continues elsewhere.
                 ClaimEnd::Released => bus.end(),

@@ -15,6 +15,8 @@ use weftwork_types::{Principal, RunId};
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Time limit for requeueing runs once they were cancelled.
 const PUTTING_BACK: Duration = Duration::from_secs(5);
+/// Time limit for the observer of ended runs.
+const OBSERVED: Duration = Duration::from_secs(5);
 
 impl Runtime {
     /// Shuts down in order: accepts no more runs, lets the active ones complete their superstep,
@@ -48,6 +50,9 @@ impl Runtime {
         self.until_empty(PUTTING_BACK).await;
         shutdown.close();
         let left = self.running().keys().cloned().collect();
+        if let Some(observer) = &self.0.context.observer {
+            observer.close(OBSERVED).await;
+        }
         self.0.heartbeat.end().await?;
         Ok(left)
     }

@@ -15,6 +15,7 @@ use weftwork_types::port::Limits;
 use weftwork_types::run::{
     Durability, Multitask, ReuseFrom, RunInput, RunOptions, RunRequest, Stops, Within,
 };
+use weftwork_types::telemetry::ParentSpan;
 
 /// A run of a thread that is not yet requested. Await it for its end, or [`begin`](Self::begin) it,
 /// to follow its output or to leave.
@@ -78,6 +79,12 @@ impl ThreadRun {
     /// Billing account, request and trace of the run; the local ones by default.
     pub fn caller(mut self, caller: Caller) -> Self {
         self.caller = Some(caller);
+        self
+    }
+
+    /// Span of the caller in which the run is requested; none by default.
+    pub fn parent_span(mut self, parent: Option<ParentSpan>) -> Self {
+        self.options.parent_span = parent;
         self
     }
 

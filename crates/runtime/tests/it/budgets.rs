@@ -343,7 +343,7 @@ async fn once(ctx: Ctx) -> NodeResult<LogUpdate> {
         first_token_ms: None,
     };
     calls.ledger.record(&fact);
-    calls.emit.emit(AiEvent::UsageReport { fact, message: None });
+    calls.emit.emit(AiEvent::UsageReport { fact, message: None, finish: None, task: None });
     Ok(LogUpdate::new().log([1_u64]))
 }
 

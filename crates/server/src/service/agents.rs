@@ -60,7 +60,8 @@ impl Service {
         self.require_for_request(&request.payload)?;
         let principal = self.who().clone();
         let caller = self.caller();
-        let by = TaskCaller { principal, caller, idempotency_key };
+        let parent_span = self.client.parent_span();
+        let by = TaskCaller { principal, caller, parent_span, idempotency_key };
         Ok(self.platform()?.task(by, request).await)
     }
 

@@ -202,7 +202,7 @@ impl Service {
         let caller = self.caller();
         let opened = self.runtime().thread_for(self.who(), &hosted.id, thread.as_str())?;
         let opened = opened.with_principal(self.who().clone());
-        let run = opened.start(input).options(options).caller(caller);
+        let run = opened.start(input).options(self.within_trace(options)).caller(caller);
         // The run continues without a follower.
         Ok(run.begin().await?.into_handle())
     }

@@ -51,7 +51,7 @@ use weftwork_runtime::Runtime;
 use weftwork_store::{ItemStore, RunRow, Store, StoreError, StoreItems};
 use weftwork_types::caller::Caller;
 use weftwork_types::port::{Platform, RunHandle};
-use weftwork_types::run::{RunInput, RunRef};
+use weftwork_types::run::{RunInput, RunOptions, RunRef};
 use weftwork_types::{Principal, Right, RunId, Timestamp};
 
 /// Maximum number of WebSockets. Further ones are refused with status 503.
@@ -238,6 +238,11 @@ impl Service {
 
     pub(crate) fn who(&self) -> &Principal {
         &self.client.principal
+    }
+
+    /// Returns options of a run with the span in which the client requests it.
+    fn within_trace(&self, options: RunOptions) -> RunOptions {
+        RunOptions { parent_span: self.client.parent_span(), ..options }
     }
 
     /// Returns the caller of a run that the client requests.

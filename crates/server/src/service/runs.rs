@@ -108,7 +108,7 @@ impl Service {
             graph: hosted.id.to_owned(),
             thread,
             input,
-            options,
+            options: self.within_trace(options),
         };
         let handle = self.runtime().execute(request).await?;
         if earlier.is_some() {

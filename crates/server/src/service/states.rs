@@ -11,7 +11,7 @@ use weftwork_graph::run_loop::{CheckpointRef, HistoryFilter, Snapshot};
 use weftwork_runtime::{Thread, ThreadView};
 use weftwork_store::ThreadRow;
 use weftwork_types::ThreadId;
-use weftwork_types::run::{RunInput, RunOutcome};
+use weftwork_types::run::{RunInput, RunOptions, RunOutcome};
 
 impl Service {
     /// Opens a thread with the graph that last ran on it, with the graph's name; `None` if none did.
@@ -105,7 +105,9 @@ impl Service {
         let writes = input::read_changes(&changed, values, &mut ignored)?;
         let place =
             CheckpointRef { ns: within.clone(), id: at.checkpoint()?, map: at.checkpoints()? };
-        let update = opened.start(RunInput::Update { writes, as_node }).caller(self.caller());
+        let update = opened.start(RunInput::Update { writes, as_node });
+        let options = self.within_trace(RunOptions::default());
+        let update = update.options(options).caller(self.caller());
         let ended = update.from(&place).await?;
         if let RunOutcome::Failed { fault } = ended.outcome() {
             return Err(ApiError::invalid(fault.message.clone()));

@@ -174,7 +174,7 @@ impl Translator {
 
     /// Reads an event of the log, which precedes its frames.
     fn of_log(&mut self, event: &RunEvent) -> Vec<NamedEvent> {
-        if let AiEvent::UsageReport { fact, message: Some(message) } = &event.event
+        if let AiEvent::UsageReport { fact, message: Some(message), .. } = &event.event
             && fact.status == UsageStatus::Ok
         {
             self.usage.insert(message.to_string(), fact.clone());

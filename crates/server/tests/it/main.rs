@@ -28,6 +28,7 @@ mod resources;
 mod rights;
 mod routes;
 mod runs;
+mod traces;
 #[cfg(feature = "ui")]
 mod ui;
 mod unreadable;

@@ -9,6 +9,7 @@ mod executor;
 mod journal;
 mod ledger;
 mod manual_clock;
+mod observer;
 mod past;
 mod platform;
 mod remote;
@@ -31,6 +32,7 @@ pub use journal::{
 };
 pub use ledger::{Ledger, NoLedger};
 pub use manual_clock::ManualClock;
+pub use observer::RunObserver;
 pub use past::{Admission, Admitted, NewArtifact, PastCall};
 pub use platform::{
     AgentSummary, DefinitionRefusal, NewDefinition, Platform, RowCondition, TaskCaller,

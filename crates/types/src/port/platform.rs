@@ -5,6 +5,7 @@ use crate::caller::Caller;
 use crate::code::Fault;
 use crate::exposure::{AgentProtocol, ExposureChange};
 use crate::task::{Mode, Payload, TaskRequest, TaskResponse};
+use crate::telemetry::ParentSpan;
 use crate::{BoxFuture, Principal};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -215,6 +216,8 @@ pub struct TaskCaller {
     pub principal: Principal,
     /// Billing identity.
     pub caller: Caller,
+    /// Span in which the client made the request.
+    pub parent_span: Option<ParentSpan>,
     /// Idempotency key, unique within the organisation: a repeated request returns the answer of the
     /// first one.
     pub idempotency_key: Option<String>,

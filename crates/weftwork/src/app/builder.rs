@@ -268,6 +268,12 @@ impl AppBuilder {
         if let Some(Opaque(map)) = self.map_executor {
             builder = builder.map_executor(map);
         }
+        #[cfg(feature = "otel")]
+        let telemetry = config.start_telemetry(&store, &clock)?;
+        #[cfg(feature = "otel")]
+        if let Some(telemetry) = &telemetry {
+            builder = builder.observer(Arc::clone(telemetry) as _);
+        }
         for server in config.remotes.servers() {
             builder = builder.remote_server(server);
         }
@@ -307,6 +313,8 @@ impl AppBuilder {
             agents: self.agents,
             #[cfg(feature = "platform")]
             defined,
+            #[cfg(feature = "otel")]
+            telemetry,
             who,
             clock,
             durability: self.durability,

@@ -179,6 +179,10 @@ pub struct Config {
     pub graph_version: Option<String>,
     /// The folder to which each attempt of a model call is written in full, if there is one.
     pub artifacts: Option<Arc<ArtifactFolder>>,
+    /// Collector of traces and metrics, by the environment variables of OpenTelemetry; `None` if they
+    /// name none.
+    #[cfg(feature = "otel")]
+    pub telemetry: Option<weftwork_telemetry::Settings>,
     /// The network providers, with their keys.
     pub providers: ProviderTable,
     /// Settings of single models, by id: fallbacks, limits and the response cache.
@@ -247,6 +251,8 @@ impl Config {
             thread_budget: None,
             graph_version: None,
             artifacts: None,
+            #[cfg(feature = "otel")]
+            telemetry: None,
             providers,
             models: SettingsTable::default(),
         }
@@ -347,6 +353,8 @@ impl Config {
             thread_budget,
             graph_version: surroundings.get(GRAPH_VERSION_VARIABLE),
             artifacts: artifacts_of(surroundings)?,
+            #[cfg(feature = "otel")]
+            telemetry: read_telemetry(surroundings)?,
             providers,
             models: SettingsTable::new(
                 file.models,
@@ -404,6 +412,17 @@ fn located(path: &str, origin: &Origin, surroundings: &Surroundings<'_>) -> Resu
         _ => surroundings.folder,
     };
     Ok(base.join(path))
+}
+
+/// Reads the variables of OpenTelemetry.
+#[cfg(feature = "otel")]
+fn read_telemetry(
+    surroundings: &Surroundings<'_>,
+) -> Result<Option<weftwork_telemetry::Settings>, Error> {
+    weftwork_telemetry::Settings::read(&|name| surroundings.get(name)).map_err(|error| {
+        let setting = format!("the environment variable {}", error.name);
+        Error::BadSetting { setting, found: error.found, expected: error.expected }
+    })
 }
 
 /// Gives the variables of this process to a function that reads settings. One that is read and is not

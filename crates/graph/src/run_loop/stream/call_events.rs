@@ -57,7 +57,9 @@ impl CallEvents {
                 *task = Some(by.task);
                 *ns = by.ns.to_string();
             }
-            AiEvent::ToolCallResult { task, .. } => *task = Some(by.task),
+            AiEvent::ToolCallResult { task, .. } | AiEvent::UsageReport { task, .. } => {
+                *task = Some(by.task);
+            }
             _ => {}
         }
         self.signals.beat(millis(self.at.loop_context.run.host.clock().elapsed()));

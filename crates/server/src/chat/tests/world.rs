@@ -178,7 +178,7 @@ impl World {
             saved_micro_usd: None,
             first_token_ms: None,
         };
-        self.log(AiEvent::UsageReport { fact, message: None });
+        self.log(AiEvent::UsageReport { fact, message: None, finish: None, task: None });
     }
 
     /// Commits the messages of some speakers.
