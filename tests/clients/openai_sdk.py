@@ -48,7 +48,7 @@ class Exposed:
         agents = {
             "golf": "type: context\ncontext: Answer in short words.\n",
             "shop": f"type: api\ntransport:\n  kind: api\n  api: {{endpoint: '{endpoint}'}}\n",
-            "poor": "type: context\nbudget: {tokens: 1}\n",
+            "poor": "type: context\nexecution: {budget: {tokens: 1}}\n",
             "hidden": "type: context\n",
         }
         for slug, text in agents.items():
