@@ -72,7 +72,12 @@ impl HostedAgents {
                 runs.start(state)
             }
         };
-        let begun = run.options(options).caller(by.caller.clone()).begin().await;
+        let begun = run
+            .options(options)
+            .caller(by.caller.clone())
+            .parent_span(by.parent_span.clone())
+            .begin()
+            .await;
         Ok(with_failures(begun.map_err(fault)?.into_handle()))
     }
 

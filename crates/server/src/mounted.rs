@@ -137,9 +137,7 @@ impl MountedClient {
     /// # Errors
     /// [`Refused`] for a key that is too long, has other characters than those of ASCII, or is reserved.
     pub fn caller(&self, headers: &HeaderMap) -> Result<TaskCaller, Refused> {
-        let idempotency_key = read_key(headers)?;
-        let principal = self.principal().clone();
-        Ok(TaskCaller { principal, caller: self.0.caller(), idempotency_key })
+        Ok(self.0.task_caller(read_key(headers)?))
     }
 
     /// The agents of the server.

@@ -144,6 +144,7 @@ fn context(store: Arc<dyn Store>, clock: &ManualClock) -> Arc<WorkerContext> {
         store,
         clock: Arc::new(clock.clone()),
         program_version: crate::program_version::ProgramVersion::new(None),
+        observer: None,
         budgets: Arc::new(Unlimited),
         thread_budget: None,
         of_source: None,

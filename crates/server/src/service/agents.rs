@@ -58,11 +58,17 @@ impl Service {
         idempotency_key: Option<String>,
     ) -> Result<TaskResponse> {
         self.require_for_request(&request.payload)?;
-        let principal = self.who().clone();
-        let caller = self.caller();
-        let parent_span = self.client.parent_span();
-        let by = TaskCaller { principal, caller, parent_span, idempotency_key };
-        Ok(self.platform()?.task(by, request).await)
+        Ok(self.platform()?.task(self.task_caller(idempotency_key), request).await)
+    }
+
+    /// Returns the caller of a task of the client.
+    pub(crate) fn task_caller(&self, idempotency_key: Option<String>) -> TaskCaller {
+        TaskCaller {
+            principal: self.who().clone(),
+            caller: self.caller(),
+            parent_span: self.client.parent_span(),
+            idempotency_key,
+        }
     }
 
     /// Checks the rights for a request: an answer to an approval approves, as by any other route.
