@@ -89,7 +89,7 @@ impl Lab {
         let env = |name: &str| (name == "LAB_KEY").then(|| canary("key"));
         let table = ProviderTable::load(&env, &settings).expect("a table");
         let host = table.row("lab").expect("a row").host();
-        ModelRegistry::new(&table, &client(&host)).resolve("lab:tiny").expect("a model")
+        ModelRegistry::new(&table, &client(host)).resolve("lab:tiny").expect("a model")
     }
 }
 
