@@ -46,9 +46,10 @@ pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result
         Agents::Remove { slug, of } => rows::remove(slug, of.org.as_deref(), context).await,
         Agents::Reload => rows::reload(context).await,
         Agents::Expose { slug, openai, off, url, of } => {
-            let defined = Defined::open(slug, of.org.as_deref(), context).await?;
             let named = openai.then_some(AgentProtocol::OpenAi).into_iter().collect();
-            expose::expose(defined, Wish { named, off: *off }, url, context).await
+            let wish = Wish { named, off: *off };
+            let defined = expose::open(slug, of.org.as_deref(), &wish, context).await?;
+            expose::expose(defined, wish, url, context).await
         }
         Agents::Versions { slug, of } => versions(slug, of.org.as_deref(), context).await,
         Agents::Use { slug, version, of } => {
@@ -171,7 +172,16 @@ impl Defined {
         org: Option<&str>,
         context: &CommandContext,
     ) -> Result<Self, CliError> {
-        let all = Definitions::read(org, context).await?;
+        Self::among(Definitions::read(org, context).await?, slug, org, context).await
+    }
+
+    /// Finds an agent among definitions.
+    async fn among(
+        all: Definitions,
+        slug: &str,
+        org: Option<&str>,
+        context: &CommandContext,
+    ) -> Result<Self, CliError> {
         let found = all.agents.definition(&all.who, slug);
         let found =
             found.filter(|of| org.is_none() || of.definition.organization.as_deref() == org);

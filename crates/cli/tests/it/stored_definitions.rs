@@ -106,7 +106,11 @@ fn an_agent_is_exposed_when_a_command_says_so_and_servers_follow() {
     write(&home, "agents/filed", &definition("1.0.0"));
     let shown = done(&home, &["agents", "expose", "filed"]);
     assert_eq!(shown, "agent filed is not exposed\n");
+    // The first command that changes something makes the store.
+    done(&home, &["agents", "expose", "filed", "--openai"]);
     let served = serve(&home, &[]);
+    assert_eq!(served.send("GET /v1/models/filed", &key(TOKEN), &json!({})).0, 200);
+    done(&home, &["agents", "expose", "filed", "--openai", "--off"]);
     until(&served, "filed", |status, body| status == 200 && body.get("exposed").is_none());
     let args = ["agents", "expose", "filed", "--openai", "--url", "https://agents.example/"];
     let shown = done(&home, &args);

@@ -18,6 +18,11 @@ pub(super) struct Wish {
 }
 
 impl Wish {
+    /// Returns `true` if the command only asks.
+    fn asks(&self) -> bool {
+        self.named.is_empty() && !self.off
+    }
+
     /// Returns the change; `None` for a command that only asks.
     fn change(self) -> Option<ExposureChange> {
         match (self.off, self.named.is_empty()) {
@@ -32,6 +37,21 @@ impl Wish {
     }
 }
 
+/// Finds the agent of a command. One that changes something needs a store that lasts, and makes it.
+pub(super) async fn open(
+    slug: &str,
+    org: Option<&str>,
+    wish: &Wish,
+    context: &CommandContext,
+) -> Result<Defined, CliError> {
+    if wish.asks() {
+        return Defined::open(slug, org, context).await;
+    }
+    check_lasting(context)?;
+    let all = Definitions::over(context.store()?, org, context).await?;
+    Defined::among(all, slug, org, context).await
+}
+
 /// Changes the exposure of an agent, and prints it with an example for each protocol.
 pub(super) async fn expose(
     defined: Defined,
@@ -44,7 +64,6 @@ pub(super) async fn expose(
     let exposed = match wish.change() {
         None => agents.exposed(organization.as_deref(), &slug),
         Some(change) => {
-            check_lasting(context)?;
             let by = RowWriter::Operator;
             let new = NewExposure { organization, slug: slug.clone(), change, by };
             agents.expose(&*store, new, now).await.map_err(failed)?
@@ -82,5 +101,5 @@ client = OpenAI(base_url="{url}/v1", api_key=TOKEN)
 print(client.responses.create(model="{slug}", input="Hello").output_text)"#
         ),
     };
-    Ok(terminal.line(example)?)
+    terminal.line(example)
 }
