@@ -3,6 +3,7 @@
 use crate::dependencies::{MakeDependencies, Provided};
 use crate::graph_source::unversioned;
 use crate::ledger::StoreLedger;
+use crate::limits::LimitCheck;
 use crate::live_runs::LiveRuns;
 use crate::shutdown::Shutdown;
 use crate::stored::{Recent, StoreCheckpointer};
@@ -24,6 +25,8 @@ pub(crate) struct WorkerContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) ledger: StoreLedger,
     pub(crate) budgets: Arc<dyn Budgets>,
+    /// Limits of accounts and keys, if there are any.
+    pub(crate) limits: Option<Arc<LimitCheck>>,
     /// Limits of all runs of a thread together.
     pub(crate) thread_budget: Option<Limits>,
     /// Functions that make the dependencies of runs, by graph.

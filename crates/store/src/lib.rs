@@ -23,6 +23,7 @@ mod execution_order;
 mod inbox;
 pub mod invariants;
 pub mod items;
+mod limit;
 pub mod mailbox;
 pub mod memory;
 mod orphan;
@@ -49,6 +50,10 @@ pub use items::{
     Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, MemoryItems, Namespace,
     NamespaceQuery, Pattern, Prefix, PutOptions, ReadItems, StoreItems, StoredItem, Ttl,
     WriteItems,
+};
+pub use limit::{
+    LimitSubject, LimitTable, LimitWindow, MINUTE_MS, NewStart, StartCheck, StartCounts,
+    StartPlace, StartRefusal, StartRow, StartSpan, StartUnit, SubjectUsage,
 };
 pub use mailbox::ActivityCounts;
 pub use memory::MemoryStore;
