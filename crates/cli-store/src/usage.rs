@@ -1,11 +1,14 @@
 //! `weft usage`: usage and cost of model calls.
 
 use crate::args::Usage;
+use weftwork::graph::SystemClock;
+use weftwork::runtime::limits::{LimitLine, report_all_limits};
 use weftwork::runtime::usage_report::{
     UsageColumn, UsageQuery, UsageQueryError, UsageReport, cost_text, report_usage,
 };
 use weftwork::store::UsageSum;
 use weftwork::types::Principal;
+use weftwork::types::port::Clock as _;
 use weftwork::types::usage::dollars;
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
@@ -14,7 +17,10 @@ use weftwork_cli_base::terminal::Table;
 
 pub async fn usage(args: Usage, context: &CommandContext) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
-    let Usage { by, zone, from, until, csv, json } = args;
+    let Usage { by, zone, from, until, limits, csv, json } = args;
+    if limits {
+        return show_limits(json, context).await;
+    }
     let query = query_of(by, &zone, from.as_deref(), until.as_deref());
     let query = query.map_err(|error| CliError::BadInput { reason: error.to_string() })?;
     let report = if context.is_new() {
@@ -31,6 +37,34 @@ pub async fn usage(args: Usage, context: &CommandContext) -> Result<Exit, CliErr
         terminal.note("no usage");
     } else {
         table_of(&report).write(terminal)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Prints the limits of the accounts and keys that the configuration names, and of those with usage in
+/// this month.
+async fn show_limits(json: bool, context: &CommandContext) -> Result<Exit, CliError> {
+    let terminal = &context.terminal;
+    let limits = &context.config.limits;
+    if limits.is_empty() || context.is_new() {
+        terminal.note(if limits.is_empty() { "no limits" } else { "no usage" });
+        return Ok(Exit::Done);
+    }
+    let store = context.store_there()?;
+    let now = SystemClock::new().now();
+    let lines = report_all_limits(store.as_ref(), &Principal::local(), limits, now).await?;
+    let mut table = Table::new(&["OF", "LIMIT", "USED", "MAX", "UNTIL"]);
+    for line in lines {
+        if json {
+            terminal.line(line.to_json())?;
+            continue;
+        }
+        let LimitLine { subject, name, used, limit, until } = line;
+        let of = format!("{} {}", subject.kind(), subject.id());
+        table.row([of, name, used, limit, until]);
+    }
+    if !json {
+        table.write(terminal)?;
     }
     Ok(Exit::Done)
 }

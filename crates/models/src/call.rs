@@ -257,6 +257,10 @@ impl ModelCaller {
                 }
                 Err(error) => error,
             };
+            // What the budget and the deadline refuse, no other model may do instead.
+            if is_limit(&error) {
+                return Err(error);
+            }
             // A fallback that cannot take the request is passed over.
             current = current.fallback(&error).ok_or_else(|| error.clone())?;
             while unsupported(current, request).is_some() {

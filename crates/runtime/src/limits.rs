@@ -8,7 +8,7 @@ mod tracked;
 mod window;
 
 pub(crate) use call::CallerBudget;
-pub use report::{LimitLine, report_limits};
+pub use report::{LimitLine, report_all_limits, report_limits};
 pub use rules::{
     InvalidLimit, LimitName, LimitOwner, LimitRules, LimitUnit, UsageLimits, subjects_of,
 };
@@ -20,6 +20,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weftwork_store::{LimitSubject, LimitWindow, Store, SubjectUsage};
 use weftwork_types::port::{BudgetError, Clock, LimitReached};
 use weftwork_types::{InvocationId, Timestamp};
+
+/// Treatment of calls that are being made, of which the estimates are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpenCalls {
+    Counted,
+    LeftOut,
+}
 
 /// The limits of a process, with the calls that it makes now.
 #[derive(Debug)]
@@ -58,6 +65,7 @@ impl LimitCheck {
         &self,
         subject: &LimitSubject,
         from: Timestamp,
+        open: OpenCalls,
     ) -> weftwork_store::Result<SubjectUsage> {
         let except: Vec<_> = {
             let tracked = self.tracked();
@@ -67,36 +75,51 @@ impl LimitCheck {
         let mut usage = self.store.subject_usage(subject, from, &except).await?;
         let tracked = self.tracked();
         let own = except.iter().filter_map(|id| tracked.get(id));
-        own.filter(|call| call.counts_from(from)).for_each(|call| usage += call.usage);
+        let counted = own.filter(|call| call.counts_from(from, open));
+        counted.for_each(|call| usage += call.usage);
         Ok(usage)
     }
 
     /// Returns the earliest time at which a need may fit a limit of usage: the end of the day or
-    /// month, or the time at which enough calls have left the minute.
+    /// month, or the time at which enough calls have left the minute. Reservations of calls that are
+    /// being made may be returned at any time.
     async fn free_at(
         &self,
         limit: &Limit,
         needed: u64,
         now: Timestamp,
     ) -> weftwork_store::Result<Timestamp> {
-        if limit.name.window != LimitWindow::Minute {
-            return Ok(self.rules.end(limit.name.window, now));
+        let after = |seconds: i64| Timestamp(now.0.saturating_add(seconds * 1_000));
+        let window = limit.name.window;
+        if self.fits(limit, needed, now).await? {
+            return Ok(after(1));
+        }
+        if window != LimitWindow::Minute {
+            return Ok(self.rules.end(window, now));
         }
         // Usage only leaves the window, so that a binary search finds the first second.
         let mut first = 1;
         let mut last = 60;
         while first < last {
             let middle = (first + last) / 2;
-            let then = Timestamp(now.0.saturating_add(middle * 1_000));
-            let usage =
-                self.usage(&limit.subject, self.rules.start(limit.name.window, then)).await?;
-            if limit.name.unit.of_usage(usage).saturating_add(needed) <= limit.max {
-                last = middle;
-            } else {
-                first = middle + 1;
+            match self.fits(limit, needed, after(middle)).await? {
+                true => last = middle,
+                false => first = middle + 1,
             }
         }
-        Ok(Timestamp(now.0.saturating_add(first * 1_000)))
+        Ok(after(first))
+    }
+
+    /// Returns `true` if a need fits a limit at a time, without the calls that are being made.
+    async fn fits(
+        &self,
+        limit: &Limit,
+        needed: u64,
+        then: Timestamp,
+    ) -> weftwork_store::Result<bool> {
+        let from = self.rules.start(limit.name.window, then);
+        let usage = self.usage(&limit.subject, from, OpenCalls::LeftOut).await?;
+        Ok(limit.name.unit.of_usage(usage).saturating_add(needed) <= limit.max)
     }
 
     fn reached(&self, limit: &Limit, used: u64, needed: u64, until: Timestamp) -> BudgetError {
@@ -118,3 +141,6 @@ impl LimitCheck {
 fn unavailable(error: &weftwork_store::StoreError) -> BudgetError {
     BudgetError::Unavailable { source: error.fault() }
 }
+
+#[cfg(test)]
+mod tests;

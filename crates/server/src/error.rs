@@ -9,8 +9,8 @@ use weftwork_graph::RuntimeError;
 use weftwork_store::StoreError;
 use weftwork_types::id::InvalidId;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::port::ExecuteError;
-use weftwork_types::{Right, Rights};
+use weftwork_types::port::{ExecuteError, LimitReached};
+use weftwork_types::{Right, Rights, Timestamp};
 
 /// Code of [`StoreError::Busy`].
 const BUSY: &str = "W0202";
@@ -37,11 +37,13 @@ pub(crate) struct ApiError {
     first: Option<Box<Answer>>,
     /// Methods of the operations at the path.
     allow: Option<String>,
+    /// Seconds after which the request may be repeated.
+    retry_after: u64,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), first: None, allow: None }
+        Self { status, detail: detail.into(), first: None, allow: None, retry_after: 1 }
     }
 
     /// The request has a value that does not fit.
@@ -102,6 +104,14 @@ impl ApiError {
         Self { allow, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") }
     }
 
+    /// A limit of the account or key of the client is reached.
+    pub(crate) fn limited(reached: &LimitReached, now: Timestamp) -> Self {
+        let wait = reached.until.since(now).as_millis().div_ceil(1_000);
+        let retry_after = u64::try_from(wait).unwrap_or(u64::MAX).max(1);
+        let detail = format!("{} ({})", reached, LimitReached::CODE);
+        Self { retry_after, ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
+    }
+
     /// The request does not prove who makes it.
     pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, detail)
@@ -135,7 +145,7 @@ impl IntoResponse for ApiError {
         }
         match self.status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                (self.status, [(RETRY_AFTER, "1")], body).into_response()
+                (self.status, [(RETRY_AFTER, self.retry_after.to_string())], body).into_response()
             }
             StatusCode::UNAUTHORIZED => {
                 (self.status, [(WWW_AUTHENTICATE, "Bearer")], body).into_response()

@@ -177,7 +177,7 @@ pub enum StartSpan {
 impl StartSpan {
     /// Returns the time under which a start is counted.
     #[must_use]
-    pub fn place(self, at: Timestamp) -> Timestamp {
+    pub fn begin_of(self, at: Timestamp) -> Timestamp {
         match self {
             Self::Moment => at,
             Self::Quarter => Timestamp(at.0.div_euclid(QUARTER_MS) * QUARTER_MS),
@@ -194,7 +194,7 @@ impl StartSpan {
     }
 }
 
-/// What a limit of starts counts.
+/// The unit of a limit of starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StartUnit {
     /// Requests that start work.
@@ -273,7 +273,7 @@ pub struct StartRefusal {
 impl StartCheck {
     /// Returns the place whose counts the limit has.
     #[must_use]
-    pub fn place(&self) -> StartPlace {
+    pub fn position(&self) -> StartPlace {
         StartPlace { subject: self.subject.clone(), span: self.window.span() }
     }
 
@@ -302,6 +302,6 @@ impl NewStart {
     /// Returns the places where the start is counted, in one order.
     #[must_use]
     pub fn places(&self) -> BTreeSet<StartPlace> {
-        self.checks.iter().map(StartCheck::place).collect()
+        self.checks.iter().map(StartCheck::position).collect()
     }
 }

@@ -128,7 +128,7 @@ async fn count(conn: &mut Conn, start: &NewStart) -> Done<Option<StartRefusal>> 
 }
 
 fn rows_of(check: &StartCheck) -> Result<Ask> {
-    let StartPlace { subject, span } = check.place();
+    let StartPlace { subject, span } = check.position();
     let sql = "SELECT * FROM starts WHERE kind = $1 AND id = $2 AND span = $3 AND at >= $4
                ORDER BY at";
     let kind = subject.kind().to_owned();
@@ -152,7 +152,7 @@ fn count_at(place: &StartPlace, start: &NewStart) -> Result<[Ask; 2]> {
         kind,
         id,
         word(span)?,
-        span.place(start.at).0,
+        span.begin_of(start.at).0,
         int(start.counts.requests),
         int(start.counts.runs),
     );

@@ -2,7 +2,7 @@
 
 use super::rules::{Limit, LimitUnit};
 use super::tracked::{Tracked, counted};
-use super::{LimitCheck, unavailable};
+use super::{LimitCheck, OpenCalls, unavailable};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weftwork_store::move_all_usage;
@@ -53,7 +53,7 @@ impl CallerBudget {
         let needed = counted(call.usage);
         for limit in &self.limits {
             let from = check.rules.start(limit.name.window, now);
-            let used = check.usage(&limit.subject, from).await;
+            let used = check.usage(&limit.subject, from, OpenCalls::Counted).await;
             let used = limit.name.unit.of_usage(used.map_err(|error| unavailable(&error))?);
             let needed = limit.name.unit.of_usage(needed);
             if needed > 0 && used.saturating_add(needed) > limit.max {

@@ -2,9 +2,10 @@
 
 use super::UsageLimits;
 use serde_json::{Value, json};
-use weftwork_store::{LimitSubject, Store, move_all_usage};
-use weftwork_types::Timestamp;
+use std::collections::BTreeSet;
+use weftwork_store::{LimitSubject, LimitWindow, Period, Store, move_all_usage};
 use weftwork_types::usage::dollars;
+use weftwork_types::{Principal, Timestamp};
 
 /// A limit and what is used of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,4 +64,27 @@ pub async fn report_limits(
         });
     }
     Ok(lines)
+}
+
+/// Returns the limits of the accounts and keys that the configuration names, and of those of an
+/// organisation with usage in this month, as [`report_limits`] does.
+///
+/// # Errors
+/// Only system errors of the store.
+pub async fn report_all_limits(
+    store: &dyn Store,
+    who: &Principal,
+    limits: &UsageLimits,
+    now: Timestamp,
+) -> weftwork_store::Result<Vec<LimitLine>> {
+    move_all_usage(store).await?;
+    let month = LimitWindow::Month;
+    let period = Period { from: limits.start(month, now), until: limits.end(month, now) };
+    let mut subjects: BTreeSet<_> = limits.named().collect();
+    for total in store.usage_totals(who, period).await? {
+        subjects.insert(LimitSubject::Account(total.group.account));
+        subjects.insert(LimitSubject::Key(total.group.key));
+    }
+    let subjects: Vec<_> = subjects.into_iter().collect();
+    report_limits(store, limits, &subjects, now).await
 }

@@ -1,7 +1,7 @@
 //! The check of requests that start work.
 
 use super::rules::{Limit, LimitUnit};
-use super::{LimitCheck, unavailable};
+use super::{LimitCheck, OpenCalls, unavailable};
 use weftwork_store::{NewStart, StartCheck, StartCounts};
 use weftwork_types::Timestamp;
 use weftwork_types::caller::Caller;
@@ -28,7 +28,8 @@ impl LimitCheck {
         self.move_usage().await.map_err(|error| unavailable(&error))?;
         for limit in limits {
             let from = self.rules.start(limit.name.window, now);
-            let usage = self.usage(&limit.subject, from).await;
+            // A call that is being made may use less than its estimate.
+            let usage = self.usage(&limit.subject, from, OpenCalls::LeftOut).await;
             let used = limit.name.unit.of_usage(usage.map_err(|error| unavailable(&error))?);
             if used >= limit.max {
                 let until = self.free_at(limit, 1, now).await;

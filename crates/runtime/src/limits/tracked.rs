@@ -1,5 +1,6 @@
 //! Calls of this process whose usage is not yet in the bill.
 
+use super::OpenCalls;
 use weftwork_store::SubjectUsage;
 use weftwork_types::caller::Caller;
 use weftwork_types::usage::Usage;
@@ -22,8 +23,11 @@ pub(super) struct Tracked {
 impl Tracked {
     /// Returns `true` if the call belongs to a window with this first time. A call that is being
     /// made belongs to every window.
-    pub(super) fn counts_from(&self, from: Timestamp) -> bool {
-        self.ended_at.is_none_or(|ended| ended >= from)
+    pub(super) fn counts_from(&self, from: Timestamp, open: OpenCalls) -> bool {
+        match self.ended_at {
+            Some(ended) => ended >= from,
+            None => open == OpenCalls::Counted,
+        }
     }
 
     pub(super) fn is_lost(&self, now: Timestamp) -> bool {

@@ -8,6 +8,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::json;
+use weftwork_runtime::limits::LimitLine;
 use weftwork_runtime::usage_report::{UsageQuery, UsageQueryError, usage_members};
 
 pub(super) fn routes() -> Router<Service> {
@@ -60,7 +61,10 @@ async fn report(service: Service, Query(asked): Query<ReportQuery>) -> Result<Re
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value))
                 .collect();
-            Json(json!({"rows": report.to_json(), "total": total})).into_response()
+            let limits = service.report_limits().await?;
+            let limits: Vec<_> = limits.iter().map(LimitLine::to_json).collect();
+            Json(json!({"rows": report.to_json(), "total": total, "limits": limits}))
+                .into_response()
         }
     })
 }

@@ -49,10 +49,14 @@ impl Service {
         idempotency_key: Option<String>,
     ) -> Result<TaskResponse> {
         self.require_for_request(&request.payload)?;
+        let platform = self.platform()?;
+        if starts_work(&request.payload) {
+            self.admit_start(1).await?;
+        }
         let principal = self.who().clone();
         let caller = self.caller();
         let by = TaskCaller { principal, caller, idempotency_key };
-        Ok(self.platform()?.task(by, request).await)
+        Ok(platform.task(by, request).await)
     }
 
     /// Checks the rights for a request: an answer to an approval approves, as by any other route.
@@ -109,6 +113,12 @@ fn right_of(payload: &Payload) -> Right {
         Some("read" | "list") => Right::Read,
         _ => Right::Run,
     }
+}
+
+/// Returns `true` if a request starts work: not one that reads, and not one that stops it.
+fn starts_work(payload: &Payload) -> bool {
+    let pauses = payload.orchestration_action.as_deref() == Some("pause");
+    right_of(payload) != Right::Read && !pauses
 }
 
 pub(crate) fn refused(fault: Fault) -> ApiError {

@@ -96,7 +96,7 @@ impl LimitTable for SqliteStore {
 }
 
 fn rows_of(conn: &Connection, check: &StartCheck) -> Done<Vec<StartRow>> {
-    let StartPlace { subject, span } = check.place();
+    let StartPlace { subject, span } = check.position();
     let sql = "SELECT * FROM starts WHERE kind = ?1 AND id = ?2 AND span = ?3 AND at >= ?4
                ORDER BY at";
     let asked = params![subject.kind(), subject.id(), row::word(&span)?, check.from.0];
@@ -117,7 +117,7 @@ fn count_at(conn: &Connection, place: &StartPlace, start: &NewStart) -> Done<()>
         subject.kind(),
         subject.id(),
         word,
-        span.place(start.at).0,
+        span.begin_of(start.at).0,
         row::int(start.counts.requests),
         row::int(start.counts.runs),
     ];

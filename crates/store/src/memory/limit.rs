@@ -22,7 +22,7 @@ fn rows_since(starts: &Starts, place: &StartPlace, from: Timestamp) -> Vec<Start
 impl Tables {
     fn count_start(&mut self, start: &NewStart) -> Option<StartRefusal> {
         let refusal = start.checks.iter().find_map(|check| {
-            let rows = rows_since(&self.starts, &check.place(), check.from);
+            let rows = rows_since(&self.starts, &check.position(), check.from);
             check.compare(&rows, start.counts)
         });
         if refusal.is_some() {
@@ -30,7 +30,7 @@ impl Tables {
         }
         for place in start.places() {
             let oldest = place.span.oldest(start.at);
-            let at = place.span.place(start.at);
+            let at = place.span.begin_of(start.at);
             let rows = self.starts.entry(place).or_default();
             rows.retain(|at, _| *at >= oldest);
             *rows.entry(at).or_default() += start.counts;
