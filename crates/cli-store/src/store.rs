@@ -8,7 +8,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use weftwork::config::StorePlace;
 use weftwork::sqlite::{Options, SqliteStore};
-use weftwork::store::{Payer, StoreError, WriteCheckpoints, erase_names};
+use weftwork::store::{BilledTo, StoreError, WriteCheckpoints, erase_names};
 use weftwork::types::{Principal, ThreadId};
 use weftwork::{Error, upkeep};
 use weftwork_cli_base::CliError;
@@ -35,13 +35,13 @@ pub async fn store(command: &Store, context: &CommandContext) -> Result<Exit, Cl
 }
 
 async fn erase(
-    payer: &Payer,
+    payer: &BilledTo,
     who: &Principal,
     yes: bool,
     context: &CommandContext,
 ) -> Result<Exit, CliError> {
     let store = context.store_there()?;
-    if !confirm(format!("erasing `{payer}` from the bill"), yes, &context.terminal)? {
+    if !confirm(format!("erasing {payer} from the bill"), yes, &context.terminal)? {
         return Ok(Exit::Cancelled);
     }
     let attempts = erase_names(store.as_ref(), who, payer).await?;

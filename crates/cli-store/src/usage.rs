@@ -1,10 +1,13 @@
 //! `weft usage`: usage and cost of model calls.
 
 use crate::args::Usage;
+use weftwork::graph::SystemClock;
+use weftwork::runtime::limits::{LimitLine, report_all_limits};
 use weftwork::runtime::usage_report::{
     UsageColumn, UsageQuery, UsageQueryError, UsageReport, cost_text, report_usage,
 };
 use weftwork::store::UsageSum;
+use weftwork::types::port::Clock as _;
 use weftwork::types::usage::dollars;
 use weftwork::types::{OrgId, Principal};
 use weftwork_cli_base::CliError;
@@ -14,8 +17,11 @@ use weftwork_cli_base::terminal::Table;
 
 pub async fn usage(args: Usage, context: &CommandContext) -> Result<Exit, CliError> {
     let terminal = &context.terminal;
-    let Usage { by, zone, from, until, csv, json, org } = args;
+    let Usage { by, zone, from, until, limits, csv, json, org } = args;
     let who = &operator_of(org.as_ref());
+    if limits {
+        return show_limits(who, json, context).await;
+    }
     let query = query_of(by, &zone, from.as_deref(), until.as_deref());
     let query = query.map_err(|error| CliError::BadInput { reason: error.to_string() })?;
     let report = if context.is_new() {
@@ -40,6 +46,38 @@ pub async fn usage(args: Usage, context: &CommandContext) -> Result<Exit, CliErr
 pub(crate) fn operator_of(org: Option<&OrgId>) -> Principal {
     let local = Principal::local();
     Principal { org: org.cloned().unwrap_or_else(|| local.org.clone()), ..local }
+}
+
+/// Prints the limits of the accounts and keys that the configuration names, and of those with usage in
+/// this month.
+async fn show_limits(
+    who: &Principal,
+    json: bool,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let terminal = &context.terminal;
+    let limits = &context.config.limits;
+    if limits.is_empty() || context.is_new() {
+        terminal.note(if limits.is_empty() { "no limits" } else { "no usage" });
+        return Ok(Exit::Done);
+    }
+    let store = context.store_there()?;
+    let now = SystemClock::new().now();
+    let lines = report_all_limits(store.as_ref(), who, limits, now).await?;
+    let mut table = Table::new(&["OF", "LIMIT", "USED", "MAX", "UNTIL"]);
+    for line in lines {
+        if json {
+            terminal.line(line.to_json())?;
+            continue;
+        }
+        let LimitLine { subject, name, used, limit, until } = line;
+        let of = format!("{} {}", subject.kind(), subject.id());
+        table.row([of, name, used, limit, until]);
+    }
+    if !json {
+        table.write(terminal)?;
+    }
+    Ok(Exit::Done)
 }
 
 fn query_of(

@@ -21,6 +21,21 @@ use weftwork_types::port::{CallContext, CallKey, Demand, EgressError, Reservatio
 use weftwork_types::usage::{Tokens, Usage, UsageFact, UsageStatus};
 use weftwork_types::{BoxFuture, ErrorCode, InvocationId, MessageId};
 
+/// An attempt within its call.
+#[derive(Debug)]
+pub(crate) struct AttemptId {
+    invocation: InvocationId,
+    /// Number of the attempt, from 1; 0 for an answer that needs none.
+    number: u32,
+}
+
+impl AttemptId {
+    pub(crate) fn new(number: u32, ctx: &CallContext) -> Self {
+        let invocation = InvocationId::from_uuid(Uuid::from_u128(ctx.clock.unique()));
+        Self { invocation, number }
+    }
+}
+
 /// Data that all attempts of a call share.
 #[derive(Debug)]
 pub(crate) struct CallInfo {
@@ -63,14 +78,15 @@ impl CallInfo {
         let cost_micro_usd = self.cost(Tokens::default());
         let saved_micro_usd = self.cost(cached);
         let status = UsageStatus::Ok;
-        UsageFact { status, cost_micro_usd, saved_micro_usd, ..self.fact(info, 0, ctx) }
+        let fact = self.fact(info, AttemptId::new(0, ctx), ctx);
+        UsageFact { status, cost_micro_usd, saved_micro_usd, ..fact }
     }
 
     /// Returns the usage fact of an attempt at its beginning.
-    fn fact(&self, info: &ModelInfo, attempt: u32, ctx: &CallContext) -> UsageFact {
+    fn fact(&self, info: &ModelInfo, attempt: AttemptId, ctx: &CallContext) -> UsageFact {
         UsageFact {
-            invocation_id: InvocationId::from_uuid(Uuid::from_u128(ctx.clock.unique())),
-            attempt,
+            invocation_id: attempt.invocation,
+            attempt: attempt.number,
             provider: info.provider.clone(),
             model: info.model.clone(),
             status: UsageStatus::Cancelled,
@@ -89,11 +105,17 @@ impl CallInfo {
     }
 
     /// Returns the demand of an attempt for a budget.
-    pub(crate) fn demand(&self, info: &ModelInfo, request: &ChatRequest) -> Demand {
+    pub(crate) fn demand(
+        &self,
+        info: &ModelInfo,
+        attempt: &AttemptId,
+        request: &ChatRequest,
+    ) -> Demand {
         let input = self.asked_bytes.div_ceil(BYTES_PER_TOKEN);
         let tokens = Tokens::estimated(input, request.max_tokens.map_or(0, u64::from));
         let cost_micro_usd = self.cost(tokens);
-        Demand::ModelCall { model: info.id(), tokens, cost_micro_usd }
+        let invocation = attempt.invocation.clone();
+        Demand::ModelCall { invocation, model: info.id(), tokens, cost_micro_usd }
     }
 }
 
@@ -154,11 +176,11 @@ impl<'a, 'call> Attempt<'a, 'call> {
     pub(crate) fn begin(
         info: &ModelInfo,
         call: &'call CallInfo,
-        number: u32,
+        attempt: AttemptId,
         reservation: Reservation,
         ctx: &'a CallContext,
     ) -> Self {
-        let fact = call.fact(info, number, ctx);
+        let fact = call.fact(info, attempt, ctx);
         Self {
             ctx,
             call,

@@ -1,6 +1,6 @@
 //! The only path by which models are called: journal, budget, retries, usage, ledger, events.
 
-use crate::attempt::{Attempt, Bill, CallInfo};
+use crate::attempt::{Attempt, AttemptId, Bill, CallInfo};
 use crate::cache::ResponseCache;
 use crate::capability;
 use crate::chat::{ChatModel, ChatRequest, FinishReason};
@@ -257,6 +257,10 @@ impl ModelCaller {
                 }
                 Err(error) => error,
             };
+            // What the budget and the deadline refuse, no other model may do instead.
+            if is_limit(&error) {
+                return Err(error);
+            }
             // A fallback that cannot take the request is passed over.
             current = current.fallback(&error).ok_or_else(|| error.clone())?;
             while unsupported(current, request).is_some() {
@@ -277,7 +281,6 @@ impl ModelCaller {
         let OpenCall { key, request, secrets } = open;
         let message = tried.message.get_or_insert_with(|| message_id(key)).clone();
         let call = CallInfo::new(key, message, model, request);
-        let demand = call.demand(model.info(), request);
         let before = tried.attempts;
         loop {
             let number = tried.attempts + 1;
@@ -285,12 +288,14 @@ impl ModelCaller {
             if has_passed(ctx) {
                 return Err(late());
             }
+            let id = AttemptId::new(number, ctx);
+            let demand = call.demand(model.info(), &id, request);
             let reservation = ctx.budget.reserve(&demand).await?;
             let turn = wait_for_turn(model, request, ctx).await?;
             if let Some(announced) = &mut tried.announced {
                 announced.has_begun = true;
             }
-            let attempt = Attempt::begin(model.info(), &call, number, reservation, ctx);
+            let attempt = Attempt::begin(model.info(), &call, id, reservation, ctx);
             let (bill, outcome) = attempt.run(model, request, secrets).await;
             drop(turn);
             tried.attempts = number;

@@ -25,11 +25,20 @@ pub(crate) struct ApiError {
     code: Option<String>,
     /// `true` if the request was carried out: to send it again would do the work again.
     is_final: bool,
+    /// Seconds after which a request that came at a bad time may be repeated.
+    retry_after: u64,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), param: None, code: None, is_final: false }
+        Self {
+            status,
+            message: message.into(),
+            param: None,
+            code: None,
+            is_final: false,
+            retry_after: 1,
+        }
     }
 
     /// A member of the request does not fit.
@@ -145,7 +154,7 @@ impl From<Refused> for ApiError {
             StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
             status => status,
         };
-        Self::new(status, refused.detail)
+        Self { retry_after: refused.retry_after, ..Self::new(status, refused.detail) }
     }
 }
 
@@ -158,7 +167,7 @@ impl IntoResponse for ApiError {
         }
         let is_busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
         if is_busy.contains(&self.status) {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            headers.insert(RETRY_AFTER, self.retry_after.into());
         }
         response
     }

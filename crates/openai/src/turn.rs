@@ -64,7 +64,7 @@ impl Asking<'_> {
     pub(crate) async fn say(&self, said: Said) -> Result<RunHandle> {
         let Asking { client, by, model, page } = self;
         client.require(Right::Run)?;
-        client.check_load()?;
+        client.admit_start().await?;
         let platform = client.platform()?;
         let last = said.messages.last();
         let input = last.and_then(|last| model.input_in(&last.joined_text()));
@@ -97,7 +97,7 @@ impl Asking<'_> {
     ) -> Result<RunHandle> {
         let Asking { client, by, model, .. } = self;
         client.require(Right::Approve)?;
-        client.check_load()?;
+        client.admit_start().await?;
         let platform = client.platform()?;
         let who = client.principal();
         let Some(first) = decisions.first() else {

@@ -3,6 +3,7 @@
 use crate::dependencies::{MakeDependencies, Provided};
 use crate::graph_source::unversioned;
 use crate::ledger::StoreLedger;
+use crate::limits::LimitCheck;
 use crate::live_runs::LiveRuns;
 use crate::program_version::ProgramVersion;
 use crate::shutdown::Shutdown;
@@ -27,6 +28,8 @@ pub(crate) struct WorkerContext {
     /// Version of graphs without one of their own.
     pub(crate) program_version: ProgramVersion,
     pub(crate) budgets: Arc<dyn Budgets>,
+    /// Limits of accounts and keys, if there are any.
+    pub(crate) limits: Option<Arc<LimitCheck>>,
     /// Limits of all runs of a thread together.
     pub(crate) thread_budget: Option<Limits>,
     /// Functions that make the dependencies of runs, by graph.

@@ -15,6 +15,7 @@ mod graph_source;
 mod hosted;
 mod inspect;
 mod ledger;
+pub mod limits;
 mod live_runs;
 mod modes;
 mod origin;

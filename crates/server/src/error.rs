@@ -9,8 +9,8 @@ use weftwork_graph::RuntimeError;
 use weftwork_store::StoreError;
 use weftwork_types::id::InvalidId;
 use weftwork_types::interrupt::Answer;
-use weftwork_types::port::ExecuteError;
-use weftwork_types::{Right, Rights};
+use weftwork_types::port::{ExecuteError, LimitReached};
+use weftwork_types::{Right, Rights, Timestamp};
 
 /// Code of [`StoreError::Busy`].
 const BUSY: &str = "W0202";
@@ -35,11 +35,13 @@ pub struct Refused {
     pub status: StatusCode,
     /// Reason, which is safe to show to the client.
     pub detail: String,
+    /// Seconds after which the request may be repeated.
+    pub retry_after: u64,
 }
 
 impl From<ApiError> for Refused {
     fn from(error: ApiError) -> Self {
-        Self { status: error.status, detail: error.detail }
+        Self { status: error.status, detail: error.detail, retry_after: error.retry_after }
     }
 }
 
@@ -52,11 +54,13 @@ pub(crate) struct ApiError {
     first: Option<Box<Answer>>,
     /// Methods of the operations at the path.
     allow: Option<String>,
+    /// Seconds after which the request may be repeated.
+    retry_after: u64,
 }
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into(), first: None, allow: None }
+        Self { status, detail: detail.into(), first: None, allow: None, retry_after: 1 }
     }
 
     /// The request has a value that does not fit.
@@ -117,6 +121,14 @@ impl ApiError {
         Self { allow, ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") }
     }
 
+    /// A limit of the account or key of the client is reached.
+    pub(crate) fn limited(reached: &LimitReached, now: Timestamp) -> Self {
+        let wait = reached.until.since(now).as_millis().div_ceil(1_000);
+        let retry_after = u64::try_from(wait).unwrap_or(u64::MAX).max(1);
+        let detail = format!("{} ({})", reached, LimitReached::CODE);
+        Self { retry_after, ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
+    }
+
     /// The request does not prove who makes it.
     pub(crate) fn unauthorized(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, detail)
@@ -148,15 +160,15 @@ impl IntoResponse for ApiError {
         let mut response = match (self.status, self.allow) {
             (status, Some(methods)) => (status, [(ALLOW, methods)], body).into_response(),
             (status @ (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE), None) => {
-                (status, [(RETRY_AFTER, "1")], body).into_response()
+                (status, [(RETRY_AFTER, self.retry_after.to_string())], body).into_response()
             }
             (status @ StatusCode::UNAUTHORIZED, None) => {
                 (status, [(WWW_AUTHENTICATE, "Bearer")], body).into_response()
             }
             (status, None) => (status, body).into_response(),
         };
-        let refused = Refused { status: self.status, detail: self.detail };
-        response.extensions_mut().insert(refused);
+        let Self { status, detail, retry_after, .. } = self;
+        response.extensions_mut().insert(Refused { status, detail, retry_after });
         response
     }
 }

@@ -156,12 +156,14 @@ impl MountedClient {
         Ok(self.0.require(right)?)
     }
 
-    /// Refuses a request for a run if too many runs wait for this server.
+    /// Admits a request that starts a run, and counts it: not if too many runs wait for this server, or if
+    /// a limit of the account or key is reached. Called before anything is stored.
     ///
     /// # Errors
     /// [`Refused`] with status 429.
-    pub fn check_load(&self) -> Result<(), Refused> {
-        Ok(self.0.check_load()?)
+    pub async fn admit_start(&self) -> Result<(), Refused> {
+        self.0.check_load()?;
+        Ok(self.0.admit_start(1).await?)
     }
 
     /// Returns the response that streams events, with comments that keep it open. It ends early, without

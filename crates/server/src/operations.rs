@@ -176,7 +176,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/interrupts", READ, "List the open questions; those that people answered with `answered=true`, those of one thread with `thread_id`", &[]),
     ("post", "/interrupts/{interrupt_id}/respond", APPROVE, "Answer a question, and `further` ones of its thread; the first answer counts", &["type", "args", "message", "answer", "further"]),
     ("get", "/artifacts/{artifact_id}", READ, "Read a value that streams and states have by reference", &[]),
-    ("get", "/usage", READ, "Report usage and cost of model calls, `by` account, key, agent, version, model or day in a time `zone`, `from` a day `until` another; CSV with `format=csv`", &[]),
+    ("get", "/usage", READ, "Report usage and cost of model calls, `by` account, key, agent, version, model or day in a time `zone`, `from` a day `until` another; CSV with `format=csv`; as JSON, the limits of the account and key of the client too", &[]),
     ("put", "/store/items", RUN, "Put an item", &["namespace", "key", "value", "index", "ttl"]),
     ("get", "/store/items", READ, "Read an item, by `namespace` and `key`", &[]),
     ("delete", "/store/items", RUN, "Delete an item", &["namespace", "key"]),

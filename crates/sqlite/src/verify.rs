@@ -9,7 +9,7 @@ use crate::table::{
 };
 use rusqlite::{Connection, Row};
 use std::fmt::Display;
-use weftwork_store::StoreError;
+use weftwork_store::{StoreError, columns};
 use weftwork_types::canonical;
 use weftwork_types::{OrgId, ThreadId};
 
@@ -112,6 +112,7 @@ const TABLES: &[(&str, Read)] = &[
     ("SELECT * FROM usage", |row| usage::read(row).map(drop)),
     ("SELECT * FROM model_calls", |row| bill::read(row).map(drop)),
     ("SELECT * FROM receipts", |row| bill::read_receipt(row).map(drop)),
+    ("SELECT * FROM starts", |row| Ok(columns::read_start(row).map(drop)?)),
     ("SELECT * FROM items", |row| items::read(row).map(drop)),
     ("SELECT * FROM effects", |row| sequences::read(row).map(drop)),
     (

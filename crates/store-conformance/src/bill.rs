@@ -2,8 +2,8 @@ use super::fixture::{begin, commit, fact, finish, principal, program_fact, threa
 use std::slice;
 use std::sync::Arc;
 use weftwork_store::{
-    Commit, Payer, Period, QUARTER_MS, Receipt, Store, UsageGroup, UsageRow, UsageSum, UsageTotal,
-    erase_names, move_all_usage,
+    BilledTo, Commit, Period, QUARTER_MS, Receipt, Store, UsageGroup, UsageRow, UsageSum,
+    UsageTotal, erase_names, move_all_usage,
 };
 use weftwork_types::caller::{CallOrigin, Caller, GraphCaller};
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
@@ -222,7 +222,7 @@ pub(super) async fn names_are_erased_and_amounts_stay(store: Arc<dyn Store>) {
     move_all_usage(&*store).await.expect("moves");
     let before = whole(&us()).await;
 
-    let ann = Payer::Account("ann".parse().expect("an id"));
+    let ann = BilledTo::Account("ann".parse().expect("an id"));
     assert_eq!(erase_names(&*store, &us(), &ann).await, Ok(2));
     assert_eq!(erase_names(&*store, &us(), &ann).await, Ok(0), "nothing has the name any more");
     for (row, is_erased) in rows.iter().zip([true, true, false, false]) {
@@ -240,7 +240,7 @@ pub(super) async fn names_are_erased_and_amounts_stay(store: Arc<dyn Store>) {
     let theirs = store.model_calls(&principal("them"), "r").await.expect("reads");
     assert_eq!(theirs, rows[..1], "names of another organisation stay");
 
-    let phone = Payer::Key("phone".parse().expect("an id"));
+    let phone = BilledTo::Key("phone".parse().expect("an id"));
     assert_eq!(erase_names(&*store, &us(), &phone).await, Ok(1));
     assert_eq!(whole(&us()).await, before);
     // What a process records again has names, and a row of the bill has none.

@@ -33,6 +33,7 @@ mod interrupts;
 pub mod item_store;
 mod items;
 mod journal;
+mod limits;
 mod mailboxes;
 mod multitask;
 mod orphans;
@@ -241,6 +242,10 @@ cases! { $
     bill::usage_is_summed_by_group_and_period,
     bill::another_organisation_has_another_bill,
     bill::names_are_erased_and_amounts_stay,
+    limits::usage_of_accounts_and_keys_is_summed,
+    limits::usage_beyond_all_numbers_stays_above_every_limit,
+    limits::attempts_in_the_bill_are_found,
+    limits::starts_are_counted_up_to_their_limits,
     transfer::a_whole_thread_has_everything_in_order,
     transfer::a_thread_goes_whole_to_another_store_and_back,
     transfer::a_thread_that_was_put_goes_on,

@@ -37,32 +37,32 @@ pub trait WriteBill: Send + Sync {
     fn erase_names<'a>(
         &'a self,
         who: &'a Principal,
-        payer: &'a Payer,
+        payer: &'a BilledTo,
     ) -> BoxFuture<'a, Result<usize>>;
 }
 
 /// The account or the key that usage is billed to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Payer {
+pub enum BilledTo {
     /// All keys of an account.
     Account(BillingAccountId),
     /// A virtual key.
     Key(VirtualKeyId),
 }
 
-impl Payer {
-    /// Returns `true` if a call is billed to it.
+impl BilledTo {
+    /// Returns `true` if calls of a caller are billed to it.
     #[must_use]
-    pub fn pays_for(&self, caller: &Caller) -> bool {
+    pub fn has(&self, caller: &Caller) -> bool {
         match self {
             Self::Account(account) => *account == caller.billing_account,
             Self::Key(key) => *key == caller.virtual_key,
         }
     }
 
-    /// Returns the column of the bill that names it.
+    /// Returns `account` or `key`, which is the column of the bill that names it, too.
     #[must_use]
-    pub fn column(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Account(_) => "account",
             Self::Key(_) => "key",
@@ -79,15 +79,15 @@ impl Payer {
     }
 }
 
-impl fmt::Display for Payer {
+impl fmt::Display for BilledTo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.column(), self.id())
+        write!(f, "{} `{}`", self.kind(), self.id())
     }
 }
 
 /// Text that names no account or key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidPayer {
+pub enum InvalidBilledTo {
     /// It does not begin with the kind.
     #[error("expected `account:ID` or `key:ID`, found `{0}`")]
     Kind(String),
@@ -97,14 +97,14 @@ pub enum InvalidPayer {
 }
 
 /// Parses `account:ID` and `key:ID`.
-impl FromStr for Payer {
-    type Err = InvalidPayer;
+impl FromStr for BilledTo {
+    type Err = InvalidBilledTo;
 
-    fn from_str(text: &str) -> std::result::Result<Self, InvalidPayer> {
+    fn from_str(text: &str) -> std::result::Result<Self, InvalidBilledTo> {
         match text.split_once(':') {
             Some(("account", id)) => Ok(Self::Account(id.parse()?)),
             Some(("key", id)) => Ok(Self::Key(id.parse()?)),
-            _ => Err(InvalidPayer::Kind(text.to_owned())),
+            _ => Err(InvalidBilledTo::Kind(text.to_owned())),
         }
     }
 }
@@ -117,7 +117,7 @@ impl FromStr for Payer {
 pub async fn erase_names(
     store: &(impl WriteBill + ?Sized),
     who: &Principal,
-    payer: &Payer,
+    payer: &BilledTo,
 ) -> Result<usize> {
     move_all_usage(store).await?;
     store.erase_names(who, payer).await

@@ -23,6 +23,7 @@ mod execution_order;
 mod inbox;
 pub mod invariants;
 pub mod items;
+mod limit;
 pub mod mailbox;
 pub mod memory;
 mod orphan;
@@ -36,7 +37,7 @@ pub mod thread;
 mod transfer;
 
 pub use bill::{
-    InvalidPayer, MOVED_AT_ONCE, Payer, Period, QUARTER_MS, ReadBill, Receipt, ReceiptSource,
+    BilledTo, InvalidBilledTo, MOVED_AT_ONCE, Period, QUARTER_MS, ReadBill, Receipt, ReceiptSource,
     ReceiptUnit, UsageGroup, UsageSum, UsageTotal, WriteBill, agent_of, erase_names,
     move_all_usage,
 };
@@ -50,6 +51,10 @@ pub use items::{
     Filter, Indexing, Item, ItemQuery, ItemRef, ItemStore, ItemTable, MemoryItems, Namespace,
     NamespaceQuery, Pattern, Prefix, PutOptions, ReadItems, StoreItems, StoredItem, Ttl,
     WriteItems,
+};
+pub use limit::{
+    LimitTable, LimitWindow, MINUTE_MS, NewStart, StartCheck, StartCounts, StartPlace,
+    StartRefusal, StartRow, StartSpan, StartUnit, SubjectUsage,
 };
 pub use mailbox::ActivityCounts;
 pub use memory::MemoryStore;

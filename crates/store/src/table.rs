@@ -5,6 +5,7 @@ use crate::StoreError;
 use crate::bill::{ReadBill, WriteBill};
 use crate::checkpoint::CheckpointStore;
 use crate::items::ItemTable;
+use crate::limit::LimitTable;
 use crate::mailbox::ActivityCounts;
 use crate::orphan::OrphanPage;
 use crate::record::{
@@ -484,6 +485,7 @@ pub trait Store:
     + WriteUsage
     + ReadBill
     + WriteBill
+    + LimitTable
     + Workers
     + CheckpointStore
     + ExportThreads

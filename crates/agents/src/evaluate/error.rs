@@ -231,7 +231,7 @@ pub(super) fn kind_of(fault: &Fault) -> EvaluationErrorKind {
         "W0102" | "W0103" | "W0105" | "W0108" => EvaluationErrorKind::InvalidUpdate,
         "W0124" => EvaluationErrorKind::Deadline,
         "W0624" => EvaluationErrorKind::Cancelled,
-        "W0601" | "W0603" | "W0609" | "W0659" => EvaluationErrorKind::Budget,
+        "W0601" | "W0603" | "W0609" | "W0659" | "W0661" => EvaluationErrorKind::Budget,
         "W0304" => throttled(match fault.kind.as_deref() {
             Some("timeout") => ThrottleKind::Timeout,
             Some("rate_limit") => ThrottleKind::RateLimit,

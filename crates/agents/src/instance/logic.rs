@@ -59,6 +59,7 @@ impl AgentRuntime {
         let clock = Arc::clone(self.runtime().clock());
         let mut calls = CallContext::of_program(self.caller()?, clock);
         calls.principal = self.principal().clone();
+        calls.budget = self.runtime().budget(self.principal(), calls.origin.caller());
         calls.ledger = self.runtime().ledger(self.principal(), calls.origin.caller().clone());
         let caller = LogicCaller::Program(Box::new(calls));
         Logic { agents: self.clone(), caller }.run(logic).await

@@ -15,9 +15,9 @@ use weftwork_types::message::{Message, Role};
 /// Default time limit of a call of an agent. The deadline of the run cuts it off earlier.
 const TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Codes of faults of the run, of its budget and its deadline. They are no failures of the agent, and
+/// Codes of faults of the run: of its budget, its limits and its deadline. They are no failures of the agent, and
 /// stop the node that called.
-const OF_RUN: [&str; 5] = ["W0601", "W0603", "W0609", "W0659", "W0124"];
+const OF_RUN: [&str; 6] = ["W0601", "W0603", "W0609", "W0659", "W0661", "W0124"];
 
 /// The request to an agent.
 #[derive(Debug, Deserialize, JsonSchema)]

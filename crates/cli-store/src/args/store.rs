@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 use std::path::PathBuf;
-use weftwork::store::Payer;
+use weftwork::store::BilledTo;
 use weftwork::types::OrgId;
 
 #[derive(Debug, Subcommand)]
@@ -41,7 +41,7 @@ Delete the threads of the account first: their runs keep its name.")]
     Erase {
         /// The account or the virtual key, such as account:ann or key:phone
         #[arg(value_name = "PAYER")]
-        payer: Payer,
+        payer: BilledTo,
         /// Organisation; by default that of this machine
         #[arg(long, value_name = "ORGANISATION")]
         org: Option<OrgId>,

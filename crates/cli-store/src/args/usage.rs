@@ -19,6 +19,9 @@ pub struct Usage {
     /// Last day, which is included
     #[arg(long, value_name = "DAY")]
     pub(crate) until: Option<String>,
+    /// Print the limits of accounts and keys with what is used of them, in place of the report
+    #[arg(long, conflicts_with_all = ["csv", "from", "until"])]
+    pub(crate) limits: bool,
     /// Print CSV with a line of names
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,

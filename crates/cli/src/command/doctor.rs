@@ -121,6 +121,11 @@ fn check_settings(context: &CommandContext) -> Finding {
         let limits = format_limits(&budget.value);
         found.push_str(&format!("; thread budget {limits} {}", budget.origin));
     }
+    let limits = config.limits.named().count();
+    if !config.limits.is_empty() {
+        let zone = config.limits.zone();
+        found.push_str(&format!("; limits of {limits} named accounts and keys, days in {zone}"));
+    }
     Finding::good("settings", found)
 }
 

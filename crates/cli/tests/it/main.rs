@@ -1,6 +1,7 @@
 //! Tests of the binary `weft` as a process.
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
+mod account_limits;
 mod api_faults;
 mod apis;
 mod approvals;

@@ -1,4 +1,4 @@
--- Format 12: the bill. A call outside of runs has usage without a run.
+-- Format 12: the bill, and starts for limits. A call outside of runs has usage without a run.
 
 ALTER TABLE usage ALTER COLUMN run DROP NOT NULL;
 
@@ -46,6 +46,8 @@ CREATE TABLE model_calls (
 );
 CREATE INDEX model_calls_by_run ON model_calls (org, run);
 CREATE INDEX model_calls_by_start ON model_calls (org, started_at);
+CREATE INDEX model_calls_by_account ON model_calls (account, started_at);
+CREATE INDEX model_calls_by_key ON model_calls (key, started_at);
 
 -- One row for each unit that an attempt used. `subject` is the run, or the invocation outside of runs;
 -- `attempt` is the invocation. `cost` is in millionths of a US dollar, null if the price is unknown.
@@ -62,4 +64,17 @@ CREATE TABLE receipts (
     request text COLLATE "C" NOT NULL,
     at bigint NOT NULL,
     PRIMARY KEY (org, source, subject, attempt, unit)
+);
+
+-- Requests that started work, and the runs among it, of accounts and keys that have limits of them, by
+-- time: for minutes the time itself (`span` is `moment`), for days and months the beginning of its
+-- quarter of an hour.
+CREATE TABLE starts (
+    kind text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    span text COLLATE "C" NOT NULL,
+    at bigint NOT NULL,
+    requests bigint NOT NULL,
+    runs bigint NOT NULL,
+    PRIMARY KEY (kind, id, span, at)
 );

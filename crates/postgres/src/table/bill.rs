@@ -7,7 +7,8 @@ use crate::store::PostgresStore;
 use crate::table::usage;
 use weftwork_store::columns;
 use weftwork_store::{
-    Payer, Period, ReadBill, Receipt, Result, StoreError, UsageRow, UsageTotal, WriteBill, agent_of,
+    BilledTo, Period, ReadBill, Receipt, Result, StoreError, UsageRow, UsageTotal, WriteBill,
+    agent_of,
 };
 use weftwork_types::caller::Caller;
 use weftwork_types::{BoxFuture, OrgId, Principal};
@@ -20,7 +21,7 @@ impl WriteBill for PostgresStore {
     fn erase_names<'a>(
         &'a self,
         who: &'a Principal,
-        payer: &'a Payer,
+        payer: &'a BilledTo,
     ) -> BoxFuture<'a, Result<usize>> {
         self.run((who.org.clone(), payer.clone()), |conn, (org, payer), _| {
             Box::pin(erase_names(conn, org, payer))
@@ -80,7 +81,7 @@ impl ReadBill for PostgresStore {
     }
 }
 
-async fn erase_names(conn: &mut Conn, org: &OrgId, payer: &Payer) -> Done<usize> {
+async fn erase_names(conn: &mut Conn, org: &OrgId, payer: &BilledTo) -> Done<usize> {
     let sql = "SELECT invocation, caller, fact FROM usage
                WHERE org = $1 AND strpos(caller, $2) > 0 FOR UPDATE";
     let id = || payer.id().to_owned();
@@ -88,7 +89,7 @@ async fn erase_names(conn: &mut Conn, org: &OrgId, payer: &Payer) -> Done<usize>
     let mut asks = Vec::new();
     for row in kept.last().into_iter().flatten() {
         let fact = usage::read(row)?;
-        if payer.pays_for(fact.caller.caller()) {
+        if payer.has(fact.caller.caller()) {
             let sql = "UPDATE usage SET caller = $3 WHERE org = $1 AND invocation = $2";
             let invocation = text(&fact.fact.invocation_id);
             asks.push(ask!(sql, text(org), invocation, json(&fact.caller.erased())?));
@@ -96,8 +97,8 @@ async fn erase_names(conn: &mut Conn, org: &OrgId, payer: &Payer) -> Done<usize>
     }
     let nobody = Caller::erased();
     let (receipts, calls) = match payer {
-        Payer::Account(_) => (RECEIPTS_OF_ACCOUNT, CALLS_OF_ACCOUNT),
-        Payer::Key(_) => (RECEIPTS_OF_KEY, CALLS_OF_KEY),
+        BilledTo::Account(_) => (RECEIPTS_OF_ACCOUNT, CALLS_OF_ACCOUNT),
+        BilledTo::Key(_) => (RECEIPTS_OF_KEY, CALLS_OF_KEY),
     };
     for sql in [receipts, calls] {
         let account = text(&nobody.billing_account);

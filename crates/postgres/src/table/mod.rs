@@ -10,6 +10,7 @@ mod commit;
 mod events;
 mod interrupts;
 mod items;
+mod limit;
 mod mailbox;
 mod pieces;
 mod requeue;

@@ -7,13 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weftwork_postgres::PostgresStore;
 use weftwork_store::{
+    BilledTo, LimitTable, LimitWindow, NewStart, StartCheck, StartCounts, StartUnit,
+};
+use weftwork_store::{
     CheckpointBatch, CheckpointNamespace, Commit, NewCheckpoint, ReadCheckpoints, StoreError,
     WriteCheckpoints,
 };
 use weftwork_store::{ReadEvents, ReadRuns, Workers, WriteRuns, WriteThreads};
 use weftwork_types::canonical;
 use weftwork_types::run::RunOutcome;
-use weftwork_types::{CheckpointId, Principal, Timestamp};
+use weftwork_types::{BillingAccountId, CheckpointId, Principal, Timestamp, VirtualKeyId};
 
 const MANY: usize = 12;
 
@@ -171,4 +174,30 @@ fn no_blob_that_is_spoken_of_is_collected() {
     assert!(collected > 10, "only {collected} were collected");
     let at = CheckpointNamespace { thread: thread("t"), ns: String::new() };
     assert_eq!(block_on(stores[0].page(&who, &at, None, 9)).map(|page| page.len()), Ok(1));
+}
+
+#[test]
+fn starts_of_two_processes_pass_no_limit_together() {
+    let schema = Schema::new("starts");
+    let stores = [schema.open(), schema.open()];
+    let account = BilledTo::Account(BillingAccountId::new("acme").expect("an id"));
+    let key = BilledTo::Key(VirtualKeyId::new("k").expect("an id"));
+    let check = |subject: &BilledTo, limit| StartCheck {
+        subject: subject.clone(),
+        unit: StartUnit::Requests,
+        window: LimitWindow::Month,
+        from: Timestamp(0),
+        limit,
+    };
+    let counted = all(&stores, |store, n| {
+        // The order of the limits differs, and with it that of their rows.
+        let mut checks = vec![check(&account, 7), check(&key, 9)];
+        checks.rotate_left(n % 2);
+        let counts = StartCounts { requests: 1, runs: 1 };
+        let start = NewStart { at: Timestamp(1_000), counts, checks };
+        block_on(store.count_start(&start)).expect("counts").is_none()
+    });
+    assert_eq!(counted.iter().filter(|counted| **counted).count(), 7, "{counted:?}");
+    let counts = block_on(stores[0].starts(&account, LimitWindow::Month, Timestamp(0)));
+    assert_eq!(counts, Ok(StartCounts { requests: 7, runs: 7 }));
 }

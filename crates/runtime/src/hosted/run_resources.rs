@@ -1,6 +1,7 @@
 //! Resources that a process opens once for each run it executes.
 
 use super::claimed::{ClaimedRun, RunResources};
+use crate::limits::CallerBudget;
 use crate::usage::StoredUsage;
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
@@ -32,6 +33,12 @@ impl RunResources {
             let used = used + usage.of_other_runs(&run.claim.at).await?;
             let of_thread = LimitedBudget::new(limits, used).named("thread budget");
             budget = Arc::new(BudgetWithin::new(budget, of_thread));
+        }
+        let limited = run.context.limits.as_ref();
+        let of_caller =
+            limited.and_then(|check| CallerBudget::new(check, &run.who, &caller.caller));
+        if let Some(of_caller) = of_caller {
+            budget = Arc::new(BudgetWithin::new(budget, of_caller));
         }
         let options = &run.row.new.options;
         // These limits hold for the run together with those that it continues.

@@ -10,6 +10,7 @@ use crate::context::WorkerContext;
 use crate::dependencies::{DependencyError, MakeDependencies, Provided};
 use crate::graph_source::GraphSource;
 use crate::ledger::StoreLedger;
+use crate::limits::{LimitCheck, UsageLimits};
 use crate::program_version::ProgramVersion;
 use crate::worker::{Heartbeat, LeaseConfig};
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ pub struct RuntimeBuilder {
     program_version: Option<String>,
     budgets: Arc<dyn Budgets>,
     thread_budget: Option<Limits>,
+    limits: UsageLimits,
     recovery: Recovery,
     lease: LeaseConfig,
     attempts_max: u32,
@@ -83,6 +85,7 @@ impl RuntimeBuilder {
             program_version: None,
             budgets: Arc::new(Unlimited),
             thread_budget: None,
+            limits: UsageLimits::default(),
             recovery: Recovery::default(),
             lease: LeaseConfig::default(),
             attempts_max: 3,
@@ -229,6 +232,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Limits what accounts and keys use, over all processes of the store: each one needs the same
+    /// limits. A model call that would pass a limit is refused before it is made (W0661). Limits of
+    /// requests and runs are checked by [`Runtime::admit_start`], which servers call.
+    pub fn limits(mut self, limits: UsageLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// Replaces the source of the budgets of runs by one that is made from the present one.
     pub fn map_budgets(mut self, map: impl FnOnce(Arc<dyn Budgets>) -> Arc<dyn Budgets>) -> Self {
         self.budgets = map(self.budgets);
@@ -348,6 +359,10 @@ impl RuntimeBuilder {
         let items = self.items.unwrap_or_else(|| {
             Arc::new(StoreItems::of(Arc::clone(&self.store), Arc::clone(&clock)))
         });
+        let limits = Some(self.limits).filter(|limits| !limits.is_empty()).map(|limits| {
+            let store = Arc::clone(&self.store);
+            Arc::new(LimitCheck::new(limits, store, Arc::clone(&self.clock)))
+        });
         let local = weftwork_graph::run_loop::Host::new().with_clock(clock).with_items(items);
         let local = if self.rebuilds { local.rebuilding() } else { local };
         let context = Arc::new(WorkerContext {
@@ -356,6 +371,7 @@ impl RuntimeBuilder {
             ledger,
             program_version: ProgramVersion::new(self.program_version),
             budgets: self.budgets,
+            limits,
             thread_budget: self.thread_budget,
             rebuilds: self.rebuilds,
             dependencies: self.dependencies,

@@ -7,6 +7,7 @@ use super::slots::Slots;
 use crate::context::WorkerContext;
 use crate::graph_source::{GraphSource, ListedGraph, SourcedGraph, unversioned};
 use crate::ledger::ProgramLedger;
+use crate::limits::{CallerBudget, UsageLimits};
 use crate::modes::Projections;
 use crate::origin::{HistoryReader, Origins};
 use crate::worker::Heartbeat;
@@ -17,7 +18,7 @@ use weftwork_graph::run_loop::{HistoryFilter, Snapshot, StateQuery};
 use weftwork_graph::{CompiledGraph, RuntimeError};
 use weftwork_store::{NewRun, Store, StoreError, invariants};
 use weftwork_types::caller::{CallOrigin, Caller};
-use weftwork_types::port::{Clock, Dependencies, Ledger};
+use weftwork_types::port::{Budget, BudgetError, Clock, Dependencies, Ledger, Unlimited};
 use weftwork_types::run::RunRef;
 use weftwork_types::{CheckpointId, OrgId, Principal, RunId, ThreadId, WorkerId};
 
@@ -124,6 +125,37 @@ impl Runtime {
             principal: principal.clone(),
             origin: CallOrigin::Program(Arc::new(caller)),
         })
+    }
+
+    /// Returns the budget for calls of a program outside of runs: the limits of the account and key
+    /// of the caller.
+    #[must_use]
+    pub fn budget(&self, principal: &Principal, caller: &Caller) -> Arc<dyn Budget> {
+        let limited = self.0.context.limits.as_ref();
+        match limited.and_then(|check| CallerBudget::new(check, principal, caller)) {
+            Some(budget) => Arc::new(budget),
+            None => Arc::new(Unlimited),
+        }
+    }
+
+    /// Returns the limits of accounts and keys, if there are any.
+    #[must_use]
+    pub fn limits(&self) -> Option<&UsageLimits> {
+        self.0.context.limits.as_ref().map(|check| check.rules())
+    }
+
+    /// Checks the limits of the account and key of a caller before a request of it starts runs, and
+    /// counts the request and the runs. Nothing is counted for a request that is refused, and
+    /// nothing is read if no limit applies.
+    ///
+    /// # Errors
+    /// [`BudgetError::Limit`] if a limit is reached, or the request would pass one;
+    /// [`BudgetError::Unavailable`] if the store cannot be read.
+    pub async fn admit_start(&self, caller: &Caller, runs: u64) -> Result<(), BudgetError> {
+        match &self.0.context.limits {
+            Some(check) => check.admit(caller, runs).await,
+            None => Ok(()),
+        }
     }
 
     /// Id of this runtime as a worker of its store.

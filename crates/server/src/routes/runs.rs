@@ -4,7 +4,7 @@ use crate::awaited;
 use crate::body::{self, OnCompletion, OnDisconnect, RunBody, parse_flag};
 use crate::error::{ApiError, Result};
 use crate::input::Ignored;
-use crate::service::{Bulk, FollowStart, Query, Service, Started};
+use crate::service::{Admission, Bulk, FollowStart, Query, Service, Started};
 use crate::sse::{self, CancelOnDrop};
 use crate::translate::stream::Requested;
 use crate::translate::{ids, rows};
@@ -85,7 +85,8 @@ async fn create(
     body: Bytes,
 ) -> Result<Response> {
     let body = run_body(&headers, &body)?;
-    let Created { run, shown, ignored } = create_run(&service, &thread, &body).await?;
+    let Created { run, shown, ignored } =
+        create_run(&service, &thread, &body, Admission::Now).await?;
     let mut headers = headers_of(&run, None);
     ignored.add_header(&mut headers);
     Ok((headers, Json(shown)).into_response())
@@ -99,8 +100,14 @@ struct Created {
 }
 
 /// Requests a run, and returns it as it was accepted; with a key, as it is.
-async fn create_run(service: &Service, thread: &OfThread, body: &RunBody) -> Result<Created> {
-    let Started { handle, ignored } = service.start(thread_name(thread), body).await?;
+async fn create_run(
+    service: &Service,
+    thread: &OfThread,
+    body: &RunBody,
+    admission: Admission,
+) -> Result<Created> {
+    let started = service.start_as(thread_name(thread), body, admission).await?;
+    let Started { handle, ignored } = started;
     let run = handle.run;
     let mut row = service.run_row(&run).await?;
     if body.idempotency_key.is_none() {
@@ -118,9 +125,13 @@ async fn batch(service: Service, body: Bytes) -> Result<Json<Value>> {
     if bodies.len() > BATCH_MAX {
         return Err(ApiError::invalid(format!("a batch has at most {BATCH_MAX} runs")));
     }
+    if !bodies.is_empty() {
+        // All of them, or none.
+        service.admit_start(bodies.len() as u64).await?;
+    }
     let mut runs = Vec::new();
     for body in &bodies {
-        runs.push(create_run(&service, &None, body).await?.shown);
+        runs.push(create_run(&service, &None, body, Admission::Before).await?.shown);
     }
     Ok(Json(runs.into()))
 }

@@ -9,6 +9,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use weftwork_runtime::limits::LimitLine;
 use weftwork_runtime::usage_report::{UsageQuery, UsageQueryError, usage_members};
 use weftwork_store::UsageSum;
 
@@ -58,7 +59,11 @@ async fn report(service: Service, Query(asked): Query<ReportQuery>) -> Result<Re
             ([(CONTENT_TYPE, "text/csv; charset=utf-8")], report.to_csv()).into_response()
         }
         Format::Json => {
-            Json(json!({"rows": report.to_json(), "total": members(&report.total)})).into_response()
+            let limits = service.report_limits().await?;
+            let limits: Vec<_> = limits.iter().map(LimitLine::to_json).collect();
+            let total = members(&report.total);
+            Json(json!({"rows": report.to_json(), "total": total, "limits": limits}))
+                .into_response()
         }
     })
 }

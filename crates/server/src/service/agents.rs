@@ -58,7 +58,11 @@ impl Service {
         idempotency_key: Option<String>,
     ) -> Result<TaskResponse> {
         self.require_for_request(&request.payload)?;
-        Ok(self.platform()?.task(self.task_caller(idempotency_key), request).await)
+        let platform = self.platform()?;
+        if starts_work(&request.payload) {
+            self.admit_start(1).await?;
+        }
+        Ok(platform.task(self.task_caller(idempotency_key), request).await)
     }
 
     /// Returns the caller of a task of the client.
@@ -125,6 +129,12 @@ fn right_of(payload: &Payload) -> Right {
         Some("read" | "list") => Right::Read,
         _ => Right::Run,
     }
+}
+
+/// Returns `true` if a request starts work: not one that reads, and not one that stops it.
+fn starts_work(payload: &Payload) -> bool {
+    let pauses = payload.orchestration_action.as_deref() == Some("pause");
+    right_of(payload) != Right::Read && !pauses
 }
 
 pub(crate) fn refused(fault: Fault) -> ApiError {

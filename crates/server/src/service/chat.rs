@@ -68,7 +68,8 @@ impl Service {
     ///
     /// # Errors
     /// Status 409 if a run of the thread has not ended, or if the thread does not wait for the
-    /// answers; 422 for input that does not fit; 429 if too many runs wait.
+    /// answers; 422 for input that does not fit; 429 if too many runs wait, or a limit of the account
+    /// or key is reached.
     pub(crate) async fn chat(
         &self,
         agent: &str,
@@ -128,6 +129,9 @@ impl Service {
             Turn::Answers { answers, is_typed } => (RunInput::answers(answers), is_typed),
             Turn::Continues => (RunInput::Continue, false),
         };
+        if !is_repeated {
+            self.admit_run(&input).await?;
+        }
         let begun = self.begin_run(&hosted, &thread, input, options).await?;
         // The run of a repeated request is in the log already.
         let run = match is_repeated {

@@ -100,7 +100,7 @@ impl Service {
     ///
     /// # Errors
     /// Status 409 with the first answer if a question was answered; 404 if it does not exist; 422
-    /// for an answer that does not fit.
+    /// for an answer that does not fit; 429 if a limit of the account or key is reached.
     pub(crate) async fn respond(
         &self,
         values: &BTreeMap<String, Value>,
@@ -150,7 +150,11 @@ impl Service {
         };
         let idempotency_key = key.map(str::to_owned);
         let options = RunOptions { multitask: Multitask::Reject, idempotency_key, ..options };
-        let begun = self.begin_run(&hosted, &thread, RunInput::answers(answers), options).await?;
+        let input = RunInput::answers(answers);
+        if earlier.is_none() {
+            self.admit_run(&input).await?;
+        }
+        let begun = self.begin_run(&hosted, &thread, input, options).await?;
         if earlier.is_some() {
             return Ok(begun.run);
         }

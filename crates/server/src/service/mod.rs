@@ -25,7 +25,7 @@ mod usage;
 pub(crate) use agents::refused;
 pub(crate) use assistants::Changes;
 pub(crate) use chat::{MessageRuns, StoredTurn, USER_SUFFIX};
-pub(crate) use runs::{Bulk, FollowStart, Started};
+pub(crate) use runs::{Admission, Bulk, FollowStart, Started};
 pub(crate) use threads::{LastRun, Superstep, Wanted};
 pub(crate) use usage::AnswerUsage;
 
@@ -39,8 +39,8 @@ use crate::mounted::MountedOperation;
 use crate::setup::ModelDownload;
 use crate::translate::rows;
 use axum::extract::FromRequestParts;
-use axum::http::Method;
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 use weftwork_runtime::Runtime;
 use weftwork_store::{ItemStore, RunRow, Store, StoreError, StoreItems};
 use weftwork_types::caller::Caller;
-use weftwork_types::port::{Platform, RunHandle};
+use weftwork_types::port::{BudgetError, Platform, RunHandle};
 use weftwork_types::run::{RunInput, RunOptions, RunRef};
 use weftwork_types::{Principal, Right, RunId, Timestamp};
 
@@ -271,6 +271,28 @@ impl Service {
             RunInput::Command(command) if input.is_answer() && command.only_answers() => Ok(()),
             _ => self.require(Right::Run),
         }
+    }
+
+    /// Checks the rights and the limits of the client for a run that it starts, and counts it.
+    ///
+    /// # Errors
+    /// Status 403 if the client lacks a right, 429 if a limit of its account or key is reached.
+    async fn admit_run(&self, input: &RunInput) -> Result<()> {
+        self.require_for(input)?;
+        self.admit_start(1).await
+    }
+
+    /// Checks the limits of the client for a request that starts runs, and counts it. Called before
+    /// anything is stored.
+    ///
+    /// # Errors
+    /// Status 429 if a limit of its account or key is reached.
+    pub(crate) async fn admit_start(&self, runs: u64) -> Result<()> {
+        let admitted = self.runtime().admit_start(&self.caller(), runs).await;
+        admitted.map_err(|error| match error {
+            BudgetError::Limit(reached) => ApiError::limited(&reached, self.now()),
+            error => ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        })
     }
 
     pub(crate) fn now(&self) -> Timestamp {

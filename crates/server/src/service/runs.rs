@@ -31,6 +31,15 @@ pub(crate) struct Started {
     pub(crate) ignored: Ignored,
 }
 
+/// When a request for a run is compared with the limits of its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// With this request, unless it repeats an earlier one.
+    Now,
+    /// Before, with others.
+    Before,
+}
+
 /// The place at which a client begins to follow a run.
 #[derive(Debug)]
 pub(crate) enum FollowStart {
@@ -57,8 +66,19 @@ impl Service {
     /// Requests a run. A run without a thread gets one of its own.
     ///
     /// # Errors
-    /// Status 429 if more runs wait for a slot of this process than it takes.
+    /// Status 429 if more runs wait for a slot of this process than it takes, or if a limit of the
+    /// account or key is reached.
     pub(crate) async fn start(&self, thread: Option<&str>, body: &RunBody) -> Result<Started> {
+        self.start_as(thread, body, Admission::Now).await
+    }
+
+    /// Requests a run, whose limits may have been checked before.
+    pub(crate) async fn start_as(
+        &self,
+        thread: Option<&str>,
+        body: &RunBody,
+        admission: Admission,
+    ) -> Result<Started> {
         self.check_load()?;
         let assistant = self.chosen(&body.assistant_id).await?;
         let hosted = self.hosted(assistant.record.graph())?;
@@ -102,6 +122,9 @@ impl Service {
             }
             _ => merge_metadata(&assistant, thread_metadata, options.metadata),
         };
+        if earlier.is_none() && admission == Admission::Now {
+            self.admit_start(1).await?;
+        }
         let request = RunRequest {
             principal: self.who().clone(),
             caller: self.caller(),

@@ -1,6 +1,7 @@
 use super::Service;
 use super::chat::{continues_message, is_update};
 use crate::error::Result;
+use weftwork_runtime::limits::{LimitLine, report_limits, subjects_of};
 use weftwork_runtime::usage_report::{
     RunUsage, UsageQuery, UsageReport, report_usage, usage_of_runs,
 };
@@ -23,6 +24,13 @@ pub(crate) struct AnswerUsage {
 }
 
 impl Service {
+    /// Returns the limits of the account and key of the client, with what is used of them.
+    pub(crate) async fn report_limits(&self) -> Result<Vec<LimitLine>> {
+        let Some(limits) = self.runtime().limits() else { return Ok(Vec::new()) };
+        let subjects = subjects_of(&self.caller());
+        Ok(report_limits(self.store().as_ref(), limits, &subjects, self.now()).await?)
+    }
+
     /// Reports the usage of the organisation of the client.
     pub(crate) async fn report_usage(&self, query: &UsageQuery) -> Result<UsageReport> {
         Ok(report_usage(self.store().as_ref(), self.who(), query).await?)

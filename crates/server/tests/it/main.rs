@@ -19,6 +19,7 @@ mod hosted_prompts;
 mod ids;
 mod instances;
 mod keys;
+mod limits;
 mod members;
 mod protocol;
 mod recorded;

@@ -1,4 +1,4 @@
--- Format 17: the bill. A call outside of runs has usage without a run.
+-- Format 17: the bill, and starts for limits. A call outside of runs has usage without a run.
 
 CREATE TABLE usage_now (
     org TEXT NOT NULL,
@@ -67,6 +67,8 @@ CREATE TABLE model_calls (
 ) STRICT;
 CREATE INDEX model_calls_by_run ON model_calls (org, run);
 CREATE INDEX model_calls_by_start ON model_calls (org, started_at);
+CREATE INDEX model_calls_by_account ON model_calls (account, started_at);
+CREATE INDEX model_calls_by_key ON model_calls (key, started_at);
 
 -- One row for each unit that an attempt used. `subject` is the run, or the invocation outside of runs;
 -- `attempt` is the invocation. `cost` is in millionths of a US dollar, null if the price is unknown.
@@ -84,3 +86,16 @@ CREATE TABLE receipts (
     at INTEGER NOT NULL,
     PRIMARY KEY (org, source, subject, attempt, unit)
 ) STRICT;
+
+-- Requests that started work, and the runs among it, of accounts and keys that have limits of them, by
+-- time: for minutes the time itself (`span` is `moment`), for days and months the beginning of its
+-- quarter of an hour.
+CREATE TABLE starts (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    span TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    requests INTEGER NOT NULL,
+    runs INTEGER NOT NULL,
+    PRIMARY KEY (kind, id, span, at)
+) STRICT, WITHOUT ROWID;

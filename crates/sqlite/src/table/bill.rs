@@ -7,7 +7,8 @@ use crate::table::{log, usage};
 use rusqlite::{Connection, Row, params};
 use weftwork_store::columns;
 use weftwork_store::{
-    Payer, Period, ReadBill, Receipt, Result, StoreError, UsageRow, UsageTotal, WriteBill, agent_of,
+    BilledTo, Period, ReadBill, Receipt, Result, StoreError, UsageRow, UsageTotal, WriteBill,
+    agent_of,
 };
 use weftwork_types::caller::Caller;
 use weftwork_types::{BoxFuture, InvocationId, OrgId, Principal, ThreadId};
@@ -28,7 +29,7 @@ impl WriteBill for SqliteStore {
     fn erase_names<'a>(
         &'a self,
         who: &'a Principal,
-        payer: &'a Payer,
+        payer: &'a BilledTo,
     ) -> BoxFuture<'a, Result<usize>> {
         let org = who.org.clone();
         let payer = payer.clone();
@@ -36,16 +37,16 @@ impl WriteBill for SqliteStore {
     }
 }
 
-fn erase_names(conn: &Connection, org: &OrgId, payer: &Payer) -> Done<usize> {
+fn erase_names(conn: &Connection, org: &OrgId, payer: &BilledTo) -> Done<usize> {
     let sql = "SELECT * FROM usage WHERE org = ?1 AND instr(caller, ?2) > 0";
     let kept = row::all(conn, sql, [org.as_str(), payer.id()], usage::read)?;
-    for fact in kept.iter().filter(|fact| payer.pays_for(fact.caller.caller())) {
+    for fact in kept.iter().filter(|fact| payer.has(fact.caller.caller())) {
         let sql = "UPDATE usage SET caller = ?3 WHERE org = ?1 AND invocation = ?2";
         let caller = row::json(&fact.caller.erased())?;
         row::execute(conn, sql, params![org.as_str(), fact.fact.invocation_id.as_str(), caller])?;
     }
     let nobody = Caller::erased();
-    let column = payer.column();
+    let column = payer.kind();
     let names = params![
         org.as_str(),
         payer.id(),

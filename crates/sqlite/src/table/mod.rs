@@ -13,6 +13,7 @@ mod compact;
 pub(crate) mod events;
 pub(crate) mod interrupts;
 pub(crate) mod items;
+mod limit;
 pub(crate) mod log;
 pub(crate) mod mailbox;
 pub(crate) mod pieces;

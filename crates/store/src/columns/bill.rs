@@ -2,6 +2,7 @@
 
 use super::{At, Columns};
 use crate::bill::{Receipt, UsageGroup, UsageSum, UsageTotal};
+use crate::limit::{StartCounts, StartRow, SubjectUsage};
 use crate::record::UsageRow;
 use crate::table::Result;
 use std::sync::Arc;
@@ -37,6 +38,34 @@ pub const USAGE_TOTALS: &str = "
     FROM model_calls WHERE org = $1 AND started_at >= $2 AND started_at < $3
     GROUP BY account, key, agent, graph_version, provider, model,
         started_at - ((started_at % 900000) + 900000) % 900000";
+
+/// Reads the usage of an account or key.
+///
+/// # Errors
+/// [`StoreError::Corrupt`](crate::StoreError::Corrupt).
+pub fn read_subject_usage<D>(row: &impl Columns<D>) -> Result<SubjectUsage> {
+    let at = At::new("model_calls", &"a sum of an account or key");
+    Ok(SubjectUsage { tokens: at.count(row, "tokens")?, cost_micro_usd: at.count(row, "cost")? })
+}
+
+/// Reads starts that are counted under one time.
+///
+/// # Errors
+/// [`StoreError::Corrupt`](crate::StoreError::Corrupt).
+pub fn read_start<D>(row: &impl Columns<D>) -> Result<StartRow> {
+    let at = At::new("starts", &"a row");
+    let counts = read_start_counts(row)?;
+    Ok(StartRow { at: Timestamp(at.plain(row, "at")?), counts })
+}
+
+/// Reads numbers of starts.
+///
+/// # Errors
+/// [`StoreError::Corrupt`](crate::StoreError::Corrupt).
+pub fn read_start_counts<D>(row: &impl Columns<D>) -> Result<StartCounts> {
+    let at = At::new("starts", &"a row");
+    Ok(StartCounts { requests: at.count(row, "requests")?, runs: at.count(row, "runs")? })
+}
 
 /// Reads an attempt of the bill.
 ///

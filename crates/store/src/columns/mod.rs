@@ -4,7 +4,10 @@
 mod bill;
 mod read;
 
-pub use bill::{USAGE_TOTALS, read_model_call, read_receipt, read_usage_total};
+pub use bill::{
+    USAGE_TOTALS, read_model_call, read_receipt, read_start, read_start_counts, read_subject_usage,
+    read_usage_total,
+};
 pub use read::{
     ReadableThread, read_creator, read_interrupt, read_item, read_namespace, read_piece_batch,
     read_readable_thread, read_run, read_sequence_row, read_thread, read_usage,

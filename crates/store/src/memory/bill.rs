@@ -2,7 +2,9 @@
 
 use super::scope::{Need, Scope};
 use super::{Backend, TableStore, Tables, partial_scope};
-use crate::bill::{Payer, Period, ReadBill, Receipt, UsageGroup, UsageSum, UsageTotal, WriteBill};
+use crate::bill::{
+    BilledTo, Period, ReadBill, Receipt, UsageGroup, UsageSum, UsageTotal, WriteBill,
+};
 use crate::record::UsageRow;
 use crate::table::Result;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,9 +76,9 @@ impl Tables {
         next.len()
     }
 
-    fn erase_names(&mut self, org: &OrgId, payer: &Payer) -> usize {
+    fn erase_names(&mut self, org: &OrgId, payer: &BilledTo) -> usize {
         let calls = self.bill.model_calls.iter_mut().filter(|(at, _)| at.org == *org);
-        let calls = calls.filter(|(_, row)| payer.pays_for(row.caller.caller()));
+        let calls = calls.filter(|(_, row)| payer.has(row.caller.caller()));
         let mut erased = 0;
         for (at, row) in calls {
             row.caller = row.caller.erased();
@@ -89,7 +91,7 @@ impl Tables {
             erased += 1;
         }
         let facts = self.usage.iter_mut().filter(|((of, _), _)| of == org).map(|(_, row)| row);
-        for row in facts.filter(|row| payer.pays_for(row.caller.caller())) {
+        for row in facts.filter(|row| payer.has(row.caller.caller())) {
             row.caller = row.caller.erased();
         }
         erased
@@ -105,7 +107,7 @@ impl<B: Backend> WriteBill for TableStore<B> {
     fn erase_names<'a>(
         &'a self,
         who: &'a Principal,
-        payer: &'a Payer,
+        payer: &'a BilledTo,
     ) -> BoxFuture<'a, Result<usize>> {
         let need = || Need::Bill { org: who.org.clone(), subject: None };
         let scope = partial_scope::<B>(|| Scope::of(need()));

@@ -7,6 +7,7 @@ pub(crate) mod bill;
 mod checkpoints;
 mod commit;
 mod items;
+pub(crate) mod limit;
 mod read;
 mod retention;
 pub(crate) mod scope;
@@ -136,6 +137,7 @@ pub struct Tables {
     pub(crate) keys: BTreeMap<(OrgId, String), RunRef>,
     pub(crate) usage: BTreeMap<(OrgId, InvocationId), UsageRow>,
     pub(crate) bill: bill::Bill,
+    pub(crate) starts: limit::Starts,
     pub(crate) workers: BTreeMap<WorkerId, WorkerRow>,
     pub(crate) checkpoints: checkpoints::Checkpoints,
     pub(crate) items: crate::items::Tables,

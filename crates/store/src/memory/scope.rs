@@ -2,6 +2,7 @@
 
 use crate::checkpoint::{CheckpointBatch, Pending};
 use crate::items::ItemRef;
+use crate::limit::StartPlace;
 use crate::record::{Claim, Commit, NewRun};
 use crate::retention::Untouched;
 use crate::sequence::{Change, Sequence, SequenceQuery, SequenceWrite};
@@ -45,6 +46,10 @@ pub(crate) enum Need {
     Unmoved { limit: usize },
     /// The rows of an organisation in the bill, or those of a subject, without changes.
     Bill { org: OrgId, subject: Option<String> },
+    /// The attempts of all organisations in the bill, without changes.
+    Bills,
+    /// The starts at some places.
+    Starts(BTreeSet<StartPlace>),
     /// A blob, without changes.
     Blob { org: OrgId, hash: Hash },
     /// A layout, without changes.

@@ -6,9 +6,11 @@
 
 use super::{Key, Value};
 use crate::StoreError;
+use crate::bill::BilledTo;
 use crate::checkpoint::{NewCheckpoint, NewPending, Pending};
 use crate::columns::to_json;
 use crate::items::ItemRow;
+use crate::limit::{StartPlace, StartRow, StartSpan};
 use crate::memory::bill::{Bill, Place, Unmoved};
 use crate::memory::{Run, Tables, Thread};
 use crate::record::{RunRow, ThreadRow};
@@ -55,6 +57,8 @@ pub(super) mod kind {
     pub(in super::super) const MODEL_CALL: u8 = b'd';
     /// A receipt.
     pub(in super::super) const RECEIPT: u8 = b'r';
+    /// The starts at a place.
+    pub(in super::super) const START: u8 = b'g';
     /// A worker.
     pub(in super::super) const WORKER: u8 = b'w';
     /// A blob.
@@ -80,6 +84,10 @@ const ROW: u8 = b'a';
 const GUARD: u8 = b'g';
 const QUESTION: u8 = b'q';
 const RUN: u8 = b'r';
+
+/// Letters of the precisions of starts.
+const MOMENT: u8 = b'm';
+const QUARTER: u8 = b'q';
 
 /// Returns the beginning of the keys of a kind within an organisation.
 pub(super) fn of_org(kind: u8, org: &OrgId) -> Key {
@@ -160,6 +168,10 @@ pub(super) fn encode(tables: &Tables) -> Result<BTreeMap<Key, Value>> {
         }
     }
     encode_bill(&mut rows, &tables.bill)?;
+    for (place, starts) in &tables.starts {
+        let starts = starts.iter().map(|(at, counts)| StartRow { at: *at, counts: *counts });
+        rows.insert(of_start(place), json(&starts.collect::<Vec<_>>())?);
+    }
     for (id, row) in &tables.workers {
         rows.insert(Key::kind(kind::WORKER).text(id), json(row)?);
     }
@@ -188,6 +200,31 @@ pub(super) fn of_subject(kind: u8, org: &OrgId, subject: &str) -> Key {
 
 pub(super) fn of_place(kind: u8, at: &Place) -> Key {
     of_subject(kind, &at.org, &at.subject).text(&at.invocation)
+}
+
+pub(super) fn of_start(at: &StartPlace) -> Key {
+    let span = match at.span {
+        StartSpan::Moment => MOMENT,
+        StartSpan::Quarter => QUARTER,
+    };
+    Key::kind(kind::START).text(at.subject.kind()).text(at.subject.id()).byte(span)
+}
+
+/// Reads the key of the starts at a place.
+fn read_start(key: &Key) -> Result<StartPlace> {
+    let bad = || corrupt(key, "its key has another form");
+    let (_, mut parts) = key.parts();
+    let subject = match parts.text().as_deref() {
+        Some("account") => BilledTo::Account(parts.id().ok_or_else(bad)?),
+        Some("key") => BilledTo::Key(parts.id().ok_or_else(bad)?),
+        _ => return Err(bad()),
+    };
+    let span = match parts.fixed() {
+        Some([MOMENT]) => StartSpan::Moment,
+        Some([QUARTER]) => StartSpan::Quarter,
+        _ => return Err(bad()),
+    };
+    Ok(StartPlace { subject, span })
 }
 
 fn encode_bill(rows: &mut BTreeMap<Key, Value>, bill: &Bill) -> Result<()> {
@@ -291,6 +328,12 @@ pub(super) fn decode(tables: &mut Tables, key: &Key, value: &[u8]) -> Result<()>
     match kind {
         kind::WORKER => {
             tables.workers.insert(parts.id().ok_or_else(bad)?, read_json(key, value)?);
+            return Ok(());
+        }
+        kind::START => {
+            let rows: Vec<StartRow> = read_json(key, value)?;
+            let starts = rows.into_iter().map(|row| (row.at, row.counts)).collect();
+            tables.starts.insert(read_start(key)?, starts);
             return Ok(());
         }
         kind::UNMOVED => {

@@ -1,8 +1,8 @@
 //! Reads the rows of an operation into tables.
 
 use super::encode::{
-    self, corrupt, decode, guard, kind, of_hash, of_org, of_place, of_sequence, of_subject,
-    of_thread,
+    self, corrupt, decode, guard, kind, of_hash, of_org, of_place, of_sequence, of_start,
+    of_subject, of_thread,
 };
 use super::{Key, KeyRange, Order, Rows, Value};
 use crate::StoreError;
@@ -111,6 +111,13 @@ impl<'r, R: Rows> Loader<'r, R> {
                         None => of_org(kind, org),
                     };
                     self.load_prefix(start).await?;
+                }
+                Ok(())
+            }
+            Need::Bills => self.load_prefix(Key::kind(kind::MODEL_CALL)).await,
+            Need::Starts(places) => {
+                for place in places {
+                    self.load_expected(of_start(place)).await?;
                 }
                 Ok(())
             }

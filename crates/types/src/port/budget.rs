@@ -1,13 +1,15 @@
 //! Budgets: reservations before calls, and their settlement with what the calls used.
 
+mod limit_reached;
 mod limits;
 
+pub use limit_reached::LimitReached;
 pub use limits::{LimitedBudget, Limits};
 
 use crate::caller::GraphCaller;
 use crate::code::{Fault, ReachedLimit};
 use crate::usage::{Tokens, Usage, dollars};
-use crate::{BoxFuture, ErrorCode, Principal, ThreadId, Timestamp};
+use crate::{BoxFuture, ErrorCode, InvocationId, Principal, ThreadId, Timestamp};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,6 +131,8 @@ impl WallTime {
 pub enum Demand {
     /// An attempt of a model call.
     ModelCall {
+        /// Id of the attempt, which its usage fact has.
+        invocation: InvocationId,
         /// The model, `provider:model`.
         model: String,
         /// Estimate of the tokens: the request, and the maximum of the answer if it has one.
@@ -230,17 +234,20 @@ pub enum BudgetError {
     /// A limit was reached.
     #[error(transparent)]
     Exceeded(#[from] BudgetExceeded),
-    /// The budget limits the cost, and the price of the model is unknown.
+    /// A limit of the account or key was reached.
+    #[error(transparent)]
+    Limit(#[from] Box<LimitReached>),
+    /// The budget, or a limit of the account or key, limits the cost, and the price of the model is unknown.
     #[error(
-        "the budget limits the cost, and the price of model `{model}` is unknown; limit tokens or calls instead"
+        "the cost is limited, and the price of model `{model}` is unknown; limit tokens or calls instead"
     )]
     NoPrice {
         /// The model, `provider:model`.
         model: String,
     },
-    /// The budget has limits, and a run on another server cannot be counted.
+    /// The budget, or the account or key, has limits, and a run on another server cannot be counted.
     #[error(
-        "the run has a budget, and remote `{remote}` reports no usage that could be counted; leave the budget out, or mark the remote as `uncounted`"
+        "the run has a budget, or its account or key a limit, and remote `{remote}` reports no usage that could be counted; leave them out, or mark the remote as `uncounted`"
     )]
     Uncounted {
         /// Name of the server.
@@ -260,6 +267,7 @@ impl BudgetError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Exceeded(exceeded) => exceeded.code(),
+            Self::Limit(_) => LimitReached::CODE,
             Self::NoPrice { .. } => ErrorCode("W0609"),
             Self::Uncounted { .. } => ErrorCode("W0659"),
             Self::Unavailable { .. } => ErrorCode("W0603"),
@@ -280,6 +288,7 @@ impl BudgetError {
             .with_sources_of(self);
         match self {
             Self::Exceeded(exceeded) => fault.with_limit(exceeded.reached_limit()),
+            Self::Limit(reached) => fault.with_limit(reached.reached_limit()),
             _ => fault,
         }
     }
@@ -354,18 +363,18 @@ impl Budgets for Unlimited {
     }
 }
 
-/// A budget and further limits, both of which every attempt must fit.
+/// A budget and another one, both of which every attempt must fit.
 #[derive(Debug)]
 pub struct BudgetWithin {
     outer: Arc<dyn Budget>,
-    inner: LimitedBudget,
+    inner: Arc<dyn Budget>,
 }
 
 impl BudgetWithin {
-    /// Limits a budget further.
+    /// Limits a budget further. Attempts are reserved in `inner` first.
     #[must_use]
-    pub fn new(outer: Arc<dyn Budget>, inner: LimitedBudget) -> Self {
-        Self { outer, inner }
+    pub fn new(outer: Arc<dyn Budget>, inner: impl Budget + 'static) -> Self {
+        Self { outer, inner: Arc::new(inner) }
     }
 }
 

@@ -17,7 +17,7 @@ mod turns;
 
 pub use budget::{
     Budget, BudgetError, BudgetExceeded, BudgetScope, BudgetWithin, Budgets, Demand, Hold,
-    LimitedBudget, Limits, Reservation, Unlimited, WallTime,
+    LimitReached, LimitedBudget, Limits, Reservation, Unlimited, WallTime,
 };
 pub use clock::Clock;
 pub use context::{CallContext, Emit, NoJournal, Silent};

@@ -251,6 +251,7 @@ impl AppBuilder {
         let mut builder = Runtime::builder(Arc::clone(&store))
             .clock(Arc::clone(&clock))
             .recovery(self.recovery.unwrap_or(usual));
+        builder = builder.limits(config.limits.clone());
         if let Some(budgets) = self.budgets {
             builder = builder.budgets(budgets);
         }

@@ -2,6 +2,7 @@
 
 use super::nearest;
 use super::remotes::RemoteEntry;
+use super::usage_limits::LimitSection;
 use crate::Error;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -51,6 +52,7 @@ pub(super) struct File {
     pub(super) providers: BTreeMap<String, ProviderOverride>,
     pub(super) models: BTreeMap<String, ModelSettings>,
     pub(super) remotes: BTreeMap<String, RemoteEntry>,
+    pub(super) limits: LimitSection,
 }
 
 #[derive(Debug, Default, Deserialize)]

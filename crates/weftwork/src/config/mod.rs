@@ -8,6 +8,7 @@ mod place;
 mod remotes;
 mod rules;
 mod spelling;
+mod usage_limits;
 
 pub use file::Origin;
 pub use limits::{format_limits, read_duration, read_limits, read_time_limit};
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use weftwork_egress::AllowedHost;
 use weftwork_graph::SystemClock;
 use weftwork_models::{ArtifactFolder, ProviderOverride, ProviderTable, SettingsTable};
+use weftwork_runtime::limits::UsageLimits;
 use weftwork_types::port::Limits;
 
 /// Environment variable for the model, such as `local` or `openai:gpt-4o-mini`.
@@ -183,6 +185,8 @@ pub struct Config {
     /// name none.
     #[cfg(feature = "otel")]
     pub telemetry: Option<weftwork_telemetry::Settings>,
+    /// Limits of accounts and keys, over all processes of the store.
+    pub limits: UsageLimits,
     /// The network providers, with their keys.
     pub providers: ProviderTable,
     /// Settings of single models, by id: fallbacks, limits and the response cache.
@@ -253,6 +257,7 @@ impl Config {
             artifacts: None,
             #[cfg(feature = "otel")]
             telemetry: None,
+            limits: UsageLimits::default(),
             providers,
             models: SettingsTable::default(),
         }
@@ -322,6 +327,11 @@ impl Config {
         let budget = ("--thread-budget", &flags.thread_budget);
         let budget = pick(budget, THREAD_BUDGET_VARIABLE, file.thread_budget);
         let thread_budget = budget.map(limits::read).transpose()?;
+        let limits = file.limits.limits().map_err(|error| Error::BadSetting {
+            setting: format!("`limits` ({})", from_file()),
+            found: error.to_string(),
+            expected: "limits of accounts and keys".to_owned(),
+        })?;
         let model_file = pick(("", &None), WEIGHTS_VARIABLE, file.model_file);
         let model_file = model_file
             .map(|Setting { value, origin }| {
@@ -355,6 +365,7 @@ impl Config {
             artifacts: artifacts_of(surroundings)?,
             #[cfg(feature = "otel")]
             telemetry: read_telemetry(surroundings)?,
+            limits,
             providers,
             models: SettingsTable::new(
                 file.models,

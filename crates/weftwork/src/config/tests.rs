@@ -108,7 +108,7 @@ fn an_unknown_field_is_refused_with_its_line_and_a_suggestion() {
     for (text, expected) in [
         (
             "\nmodle = \"local\"\n",
-            "configuration file `FOLDER/weft.toml`, line 2: unknown field `modle`, expected one of `model`, `store`, `model_file`, `policy`, `agents`, `thread_budget`, `egress`, `providers`, `models`, `remotes`; did you mean `model`?",
+            "configuration file `FOLDER/weft.toml`, line 2: unknown field `modle`, expected one of `model`, `store`, `model_file`, `policy`, `agents`, `thread_budget`, `egress`, `providers`, `models`, `remotes`, `limits`; did you mean `model`?",
         ),
         (
             "[egress]\nalow = []\n",

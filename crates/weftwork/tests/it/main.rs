@@ -12,6 +12,7 @@ mod evaluation_errors;
 mod evaluation_kills;
 mod generated;
 mod instances;
+mod limits;
 mod model_options;
 mod node_errors;
 mod policies;

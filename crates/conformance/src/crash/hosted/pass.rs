@@ -8,7 +8,7 @@ use weftwork_types::event::{Piece, Position};
 use weftwork_types::port::{CallKey, CallRecord};
 use weftwork_types::run::RunRef;
 use weftwork_types::{
-    BoxFuture, CheckpointId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
+    BoxFuture, CheckpointId, InvocationId, OrgId, Principal, RunId, ThreadId, Timestamp, WorkerId,
 };
 
 macro_rules! passed_on {
@@ -83,12 +83,18 @@ WriteUsage {
 }
 WriteBill {
     fn move_usage<'a>(limit: usize) -> usize;
-    fn erase_names<'a>(who: &'a Principal, payer: &'a Payer) -> usize;
+    fn erase_names<'a>(who: &'a Principal, payer: &'a BilledTo) -> usize;
 }
 ReadBill {
     fn model_calls<'a>(who: &'a Principal, subject: &'a str) -> Vec<UsageRow>;
     fn receipts<'a>(who: &'a Principal, subject: &'a str) -> Vec<Receipt>;
     fn usage_totals<'a>(who: &'a Principal, period: Period) -> Vec<UsageTotal>;
+}
+LimitTable {
+    fn subject_usage<'a>(subject: &'a BilledTo, from: Timestamp, except: &'a [InvocationId]) -> SubjectUsage;
+    fn billed<'a>(who: &'a Principal, attempts: &'a [InvocationId]) -> Vec<InvocationId>;
+    fn count_start<'a>(start: &'a NewStart) -> Option<StartRefusal>;
+    fn starts<'a>(subject: &'a BilledTo, window: LimitWindow, from: Timestamp) -> StartCounts;
 }
 Workers {
     fn keep_alive<'a>(worker: WorkerRow) -> ();

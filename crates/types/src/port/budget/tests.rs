@@ -14,7 +14,8 @@ fn tool() -> Demand {
 
 fn model(tokens: u64) -> Demand {
     let tokens = Tokens { input: tokens, ..Tokens::default() };
-    Demand::ModelCall { model: "p:m".to_owned(), tokens, cost_micro_usd: None }
+    let invocation = InvocationId::from_uuid(uuid::Uuid::nil());
+    Demand::ModelCall { invocation, model: "p:m".to_owned(), tokens, cost_micro_usd: None }
 }
 
 fn reserve(budget: &LimitedBudget, demand: &Demand) -> Result<Reservation, BudgetError> {
@@ -81,6 +82,7 @@ fn a_cost_is_reserved_and_a_model_without_a_price_is_refused() {
     let limits = Limits { cost_micro_usd: Some(100), ..Limits::default() };
     let budget = LimitedBudget::new(limits, Usage::default());
     let call = |cost_micro_usd| Demand::ModelCall {
+        invocation: InvocationId::from_uuid(uuid::Uuid::nil()),
         model: "p:m".to_owned(),
         tokens: Tokens::estimated(10, 0),
         cost_micro_usd,
