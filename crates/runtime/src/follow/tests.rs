@@ -145,6 +145,7 @@ fn context(store: Arc<dyn Store>, clock: &ManualClock) -> Arc<WorkerContext> {
         clock: Arc::new(clock.clone()),
         program_version: crate::program_version::ProgramVersion::new(None),
         observer: None,
+        limits: None,
         budgets: Arc::new(Unlimited),
         thread_budget: None,
         of_source: None,
