@@ -16,6 +16,7 @@ import front_ends
 import guide
 import javascript
 import killed
+import openai_sdk
 import reconnect
 import remote
 import sdk
@@ -100,6 +101,9 @@ async def main(words):
             with Definitions(definitions.AGENT) as server:
                 python = {"async": get_client(url=server.url, timeout=LIMIT), "sync": get_sync_client(url=server.url, timeout=LIMIT)}
                 await of(definitions, server, total, store, {**python, "js": None})
+        if store == "sqlite" and total.wants(openai_sdk):
+            with openai_sdk.Exposed() as server:
+                await of(openai_sdk, server, total, store, {"exposed": None})
         if dev.wanted(store, total.words):
             with Dev() as other:
                 await of(dev, other, total, store, {"dev": place})

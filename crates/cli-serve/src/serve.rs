@@ -175,6 +175,7 @@ async fn host_until<T>(
     let server = Server::new(app.runtime().clone()).platform(Arc::new(app.platform()));
     let a2a = hosting.a2a.open(&app, context)?;
     let server = a2a.routes().into_iter().fold(server, Server::mount);
+    let server = server.mount(weftwork_openai::routes());
     let server =
         described.fold(server, |server, agent| server.describe(agent.id(), agent.description()));
     let server = prepare(Prepared { server, app: &app, address })?;

@@ -17,7 +17,7 @@ use weftwork_types::usage::Tokens;
 /// An item of an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
-    /// A message, or a question with a free answer.
+    /// A message, or a question that is answered on the page.
     Message { id: String, text: String },
     /// A call that waits for an approval.
     Approval { id: ApprovalId, tool: String, args: String, question: String },
@@ -237,12 +237,7 @@ impl AnswerReader {
     fn ask(&mut self, question: &Interrupt) -> Vec<Step> {
         let text = question.ask.to_string();
         let Some(request) = question.approval() else {
-            let hint = match takes_text(question) {
-                true => "Answer it with your next message".to_owned(),
-                false => "Answer it there".to_owned(),
-            };
-            let page = self.page.of_thread(&self.run.thread);
-            return self.whole(&format!("{text}\n\n{hint}: {page}"));
+            return self.whole(&self.page.invite(&text, &self.run.thread));
         };
         let item = Item::Approval {
             id: ApprovalId::new(&self.run.run, question.id),
@@ -264,13 +259,6 @@ impl AnswerReader {
             void => format!("msg_{run}_{place}_{void}"),
         }
     }
-}
-
-/// Returns `true` for a question that a text answers.
-pub(crate) fn takes_text(question: &Interrupt) -> bool {
-    let schema = question.answer_schema.as_ref();
-    let is_text = schema.is_none_or(|schema| schema["type"] == "string");
-    question.asks() && question.approval().is_none() && is_text
 }
 
 /// Returns the content of the answer of an agent as a text.

@@ -2,7 +2,7 @@
 
 use crate::answer::{Answer, AnswerReader, Cut, End, Item, Step};
 use crate::body::Body;
-use crate::content::{Messages, last_of};
+use crate::content::Messages;
 use crate::error::{ApiError, Result};
 use crate::model::{self, Model};
 use crate::page::PageAddress;
@@ -15,6 +15,7 @@ use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use weftwork_server::{MountedClient, name_ignored};
+use weftwork_types::ThreadId;
 use weftwork_types::code::Fault;
 use weftwork_types::message::Message;
 use weftwork_types::run::RunRef;
@@ -95,15 +96,22 @@ pub(crate) async fn create(
     let ChatRequest { model, messages, thread, stream, ignored } =
         ChatRequest::read(&client, &headers, &bytes)?;
     let page = PageAddress::of(&headers);
-    // The conversation has the earlier messages, unless this is its first turn.
-    let messages = match &thread {
-        Some(thread) if exists(&client, thread).await? => last_of(messages),
-        _ => messages,
+    let goes_on = match &thread {
+        Some(thread) => exists(&client, thread).await?,
+        None => false,
     };
-    let said = Said { messages, conversation: thread, after: None, metadata: of_chat() };
+    let whole = Said { messages, conversation: thread, after: None, metadata: of_chat() };
     let asking =
         Asking { client: &client, by: client.caller(&headers)?, model: &model, page: &page };
-    let handle = asking.say(said).await?;
+    let handle = match goes_on {
+        false => asking.say(whole).await?,
+        // The conversation has the earlier messages.
+        true => match asking.say(whole.clone().with_last_alone()).await {
+            // A repetition of the first request, which had all of them.
+            Err(error) if error.is_of_used_key() => asking.say(whole).await?,
+            begun => begun?,
+        },
+    };
     let reader = AnswerReader::new(handle.run.clone(), page.clone());
     let completion = Completion::new(&client, &handle.run, model.id, page).await?;
     let place = MountedClient::place_of(&handle.run);
@@ -138,7 +146,8 @@ struct Completion {
     id: String,
     created: i64,
     model: String,
-    page: String,
+    page: PageAddress,
+    thread: ThreadId,
 }
 
 impl Completion {
@@ -151,16 +160,14 @@ impl Completion {
         let turn = client.platform()?.turn(client.principal(), &run.run).await;
         let created = model::seconds(turn.map_err(ApiError::refused)?.created_at);
         let id = format!("chatcmpl-{}", run.run.as_str().replace('-', ""));
-        Ok(Self { id, created, model, page: page.of_thread(&run.thread) })
+        Ok(Self { id, created, model, page, thread: run.thread.clone() })
     }
 
     /// The text of an item: an approval names the page where it is given.
     fn text_of(&self, item: &Item) -> String {
         match item {
             Item::Message { text, .. } => text.clone(),
-            Item::Approval { question, .. } => {
-                format!("{question}\n\nAnswer it there: {}", self.page)
-            }
+            Item::Approval { question, .. } => self.page.invite(question, &self.thread),
         }
     }
 

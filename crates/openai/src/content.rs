@@ -153,13 +153,6 @@ fn end_paragraphs(parts: &mut [Part]) {
     }
 }
 
-/// Returns the last message alone.
-pub(crate) fn last_of(mut messages: Vec<Message>) -> Vec<Message> {
-    let last = messages.len().saturating_sub(1);
-    messages.drain(..last);
-    messages
-}
-
 /// Reads content: a text, or a list of parts. None, and an empty text, have no parts.
 fn read_content(content: &Value, param: &str) -> Result<Vec<Part>> {
     let list = match content {

@@ -115,6 +115,11 @@ impl ApiError {
         self.status == StatusCode::NOT_FOUND
     }
 
+    /// Returns `true` if another request used the idempotency key.
+    pub(crate) fn is_of_used_key(&self) -> bool {
+        self.code.as_deref() == Some("W0205")
+    }
+
     /// Returns the value of the member `error`.
     pub(crate) fn body(&self) -> Value {
         let kind = match self.status {

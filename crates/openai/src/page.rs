@@ -27,4 +27,9 @@ impl PageAddress {
     pub(crate) fn of_thread(&self, thread: &ThreadId) -> String {
         format!("{}/ui/#/thread/{}", self.origin, thread.to_path())
     }
+
+    /// Returns a question with the address where a person answers it.
+    pub(crate) fn invite(&self, question: &str, thread: &ThreadId) -> String {
+        format!("{question}\n\nAnswer it there: {}", self.of_thread(thread))
+    }
 }

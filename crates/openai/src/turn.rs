@@ -1,32 +1,41 @@
 //! Turns: what a request says in which conversation, and its run.
 
-use crate::answer::takes_text;
 use crate::approval::ApprovalId;
 use crate::error::{ApiError, Result};
 use crate::model::Model;
 use crate::page::PageAddress;
 use serde_json::{Map, Value, json};
 use weftwork_server::MountedClient;
-use weftwork_types::message::{Message, Part};
+use weftwork_types::code::Fault;
+use weftwork_types::message::Message;
 use weftwork_types::port::{RunHandle, Says, TaskCaller, Turn};
 use weftwork_types::run::AnswerTo;
-use weftwork_types::{Right, RunId};
+use weftwork_types::{Right, RunId, ThreadId};
 
 /// Code of a request in a conversation that waits for an answer.
 const WAITING: &str = "W1038";
 /// Member of the metadata of runs that this protocol began.
 pub(crate) const METADATA: &str = "openai";
 
-/// What a client says to a model.
-#[derive(Debug)]
+/// A message of a client to a model, with those before it.
+#[derive(Debug, Clone)]
 pub(crate) struct Said {
     pub(crate) messages: Vec<Message>,
     /// Id of the conversation; `None` for a new one.
     pub(crate) conversation: Option<String>,
     /// Run after which it is said.
     pub(crate) after: Option<RunId>,
-    /// What is stored with the run.
+    /// Metadata that is stored with the run.
     pub(crate) metadata: Value,
+}
+
+impl Said {
+    /// Leaves out the messages before the last one.
+    pub(crate) fn with_last_alone(mut self) -> Self {
+        let last = self.messages.len().saturating_sub(1);
+        self.messages.drain(..last);
+        self
+    }
 }
 
 /// The decision of a person about a call.
@@ -47,20 +56,18 @@ pub(crate) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Begins the run of a message. In a conversation that waits for the answer to a question, a text
-    /// answers it.
+    /// Begins the run of a message.
     ///
     /// # Errors
     /// Status 403 without the right, 409 if a run of the conversation has not ended, 429 if too many runs
-    /// wait, 400 for what does not fit.
-    pub(crate) async fn say(self, said: Said) -> Result<RunHandle> {
+    /// wait, 400 for what does not fit, and if the conversation waits for an answer.
+    pub(crate) async fn say(&self, said: Said) -> Result<RunHandle> {
         let Asking { client, by, model, page } = self;
         client.require(Right::Run)?;
         client.check_load()?;
         let platform = client.platform()?;
         let last = said.messages.last();
         let input = last.and_then(|last| model.input_in(&last.joined_text()));
-        let answer = last.and_then(text_alone);
         let conversation = said.conversation.clone();
         let turn = Turn {
             agent: model.slug.clone(),
@@ -70,24 +77,12 @@ impl Asking<'_> {
             after: said.after,
             metadata: own_metadata(said.metadata),
         };
-        let waiting = match platform.begin(by.clone(), turn.clone()).await {
-            Ok(handle) => return Ok(handle),
-            Err(fault) if fault.code == WAITING => fault,
-            Err(fault) => return Err(ApiError::refused(fault)),
-        };
-        let conversation = conversation.unwrap_or_default();
-        let open = platform.questions(client.principal(), &conversation).await;
-        let open = open.map_err(ApiError::refused)?;
-        let (Some(text), [question]) = (answer, open.as_slice()) else {
-            return Err(waits(waiting, client, page, &conversation).await);
-        };
-        if !takes_text(question) {
-            return Err(waits(waiting, client, page, &conversation).await);
+        match platform.begin(by.clone(), turn).await {
+            Err(fault) if fault.code == WAITING => {
+                Err(waits(fault, client, page, conversation.as_deref().unwrap_or_default()).await)
+            }
+            begun => begun.map_err(ApiError::refused),
         }
-        client.require(Right::Approve)?;
-        let says = Says::Answers(vec![question.answer(text)]);
-        let begun = platform.begin(by, Turn { says, after: None, ..turn }).await;
-        begun.map_err(ApiError::refused)
     }
 
     /// Begins the run of decisions about calls that wait for an approval.
@@ -96,7 +91,7 @@ impl Asking<'_> {
     /// Status 403 without the right, 404 for an approval that the principal does not have, 409 for one that
     /// was decided before.
     pub(crate) async fn decide(
-        self,
+        &self,
         decisions: Vec<Decision>,
         metadata: Value,
     ) -> Result<RunHandle> {
@@ -139,13 +134,13 @@ impl Asking<'_> {
             after: None,
             metadata: own_metadata(metadata),
         };
-        platform.begin(by, turn).await.map_err(ApiError::refused)
+        platform.begin(by.clone(), turn).await.map_err(ApiError::refused)
     }
 }
 
 /// The error for a message in a conversation that waits for an answer on the page.
 async fn waits(
-    fault: weftwork_types::code::Fault,
+    fault: Fault,
     client: &MountedClient,
     page: &PageAddress,
     conversation: &str,
@@ -155,7 +150,7 @@ async fn waits(
         Err(_) => None,
     };
     let thread = place.as_ref().and_then(|of| of.pointer("/conversation/thread")?.as_str());
-    let thread = thread.and_then(|thread| weftwork_types::ThreadId::new(thread).ok());
+    let thread = thread.and_then(|thread| ThreadId::new(thread).ok());
     let message = match thread {
         Some(thread) => format!("{}; its page: {}", fault.message, page.of_thread(&thread)),
         None => fault.message,
@@ -165,12 +160,6 @@ async fn waits(
 
 fn own_metadata(value: Value) -> Map<String, Value> {
     Map::from_iter([(METADATA.to_owned(), value)])
-}
-
-/// Returns the text of a message that has nothing else.
-fn text_alone(message: &Message) -> Option<String> {
-    let is_text = message.parts.iter().all(|part| matches!(part, Part::Text { .. }));
-    is_text.then(|| message.joined_text())
 }
 
 /// The metadata of the run of a chat completion.

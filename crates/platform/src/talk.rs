@@ -12,11 +12,10 @@ use weftwork_runtime::deleted_runs::{mark_of_run, of_server};
 use weftwork_runtime::{ThreadRun, unversioned};
 use weftwork_store::thread::is_of_other;
 use weftwork_store::{
-    PutOptions, ReadItems as _, RunRow, Store, StoreError, StoreItems, ThreadRow, Ttl, WriteItems as _,
-    by_execution, open_questions,
+    PutOptions, ReadItems as _, RunRow, Store, StoreError, StoreItems, ThreadRow, Ttl,
+    WriteItems as _, by_execution,
 };
 use weftwork_types::code::Fault;
-use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::Message;
 use weftwork_types::port::{
     AgentTurns, Begun, Platform as _, RunHandle, Says, TaskCaller, Turn, TurnRun,
@@ -44,10 +43,13 @@ impl HostedAgents {
             metadata,
             ..RunOptions::default()
         };
-        let is_repeated = self.has_key(who, &thread, key.as_deref()).await?;
-        if let Some(after) = after.filter(|_| !is_repeated) {
-            options.at = self.place_after(who, &thread, &after).await?;
-        }
+        let earlier = self.run_with_key(who, &thread, key.as_deref()).await?;
+        options.at = match (&earlier, after) {
+            // Other runs may have followed since.
+            (Some(earlier), _) => earlier.new.options.at,
+            (None, Some(after)) => self.place_after(who, &thread, &after).await?,
+            (None, None) => None,
+        };
         let runs = self.runtime().thread_for(who, &format!("{AGENTS}{slug}"), thread.as_str());
         let runs = runs.map_err(fault)?;
         let run: ThreadRun = match says {
@@ -68,7 +70,7 @@ impl HostedAgents {
                 };
                 self.open(who, new).await?;
                 // A branch from an earlier place leaves the questions behind.
-                if options.at.is_none() && !is_repeated {
+                if options.at.is_none() && earlier.is_none() {
                     self.check_waiting(who, &thread, None).await?;
                 }
                 runs.start(state)
@@ -78,23 +80,21 @@ impl HostedAgents {
         Ok(with_failures(begun.map_err(fault)?.into_handle()))
     }
 
-    /// Returns `true` if a run of the thread has the idempotency key.
-    async fn has_key(
+    /// Returns the run of the first request with an idempotency key on a thread.
+    async fn run_with_key(
         &self,
         who: &Principal,
         thread: &ThreadId,
         key: Option<&str>,
-    ) -> Result<bool, Fault> {
+    ) -> Result<Option<RunRow>, Fault> {
         if key.is_none() {
-            return Ok(false);
+            return Ok(None);
         }
-        match self.runtime().store().runs(who, thread).await {
-            Err(StoreError::NotFound { .. }) => Ok(false),
-            runs => {
-                let runs = runs.map_err(|error| error.fault())?;
-                Ok(runs.iter().any(|row| row.new.options.idempotency_key.as_deref() == key))
-            }
-        }
+        let runs = match self.runtime().store().runs(who, thread).await {
+            Err(StoreError::NotFound { .. }) => return Ok(None),
+            runs => runs.map_err(|error| error.fault())?,
+        };
+        Ok(runs.into_iter().find(|row| row.new.options.idempotency_key.as_deref() == key))
     }
 
     /// Returns the checkpoint from which a thread goes on after a run; `None` if it is the last one.
@@ -238,22 +238,6 @@ impl AgentTurns for HostedAgents {
             let row = self.own_run(who, run).await?;
             let followed = self.runtime().follow_run(who, &row.new.at).await;
             Ok(with_failures(followed.map_err(fault)?.into_handle()))
-        })
-    }
-
-    fn questions<'a>(
-        &'a self,
-        who: &'a Principal,
-        conversation: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<Interrupt>, Fault>> {
-        Box::pin(async move {
-            let thread = self.thread_of(who, conversation).await?;
-            let rows = self.runtime().store().interrupts(who, &thread).await;
-            let open = match rows {
-                Err(StoreError::NotFound { .. }) => Vec::new(),
-                rows => open_questions(rows.map_err(|error| error.fault())?),
-            };
-            Ok(open.into_iter().map(Interrupt::into_shown).collect())
         })
     }
 

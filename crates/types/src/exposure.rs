@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 /// operator says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum AgentProtocol {
     /// The API of OpenAI: models, chat completions and responses.
     OpenAi,

@@ -212,8 +212,8 @@ pub mod types {
         BillingAccountId, BoxFuture, BoxStream, CheckpointId, ErrorCode, InstanceId, InterruptId,
         InvocationId, MessageId, OrgId, Principal, RequestId, Right, Rights, RunId, StoreError,
         TaskId, ThreadId, Timestamp, ToolCallId, TraceId, VirtualKeyId, WorkerId, approval, caller,
-        canonical, code, event, instance, interrupt, json, port, run, sequence, shown, sse, task,
-        telemetry, tool, usage,
+        canonical, code, event, exposure, instance, interrupt, json, port, run, sequence, shown,
+        sse, task, telemetry, tool, usage,
     };
 
     /// Messages and their parts.

@@ -237,6 +237,22 @@ pub(crate) enum Agents {
     },
     /// Let the servers that use the store read their files of definitions again
     Reload,
+    /// Let programs of other protocols reach an agent, or show by which they do
+    Expose {
+        /// Slug of the agent
+        slug: String,
+        /// OpenAI's API: models, chat completions and responses
+        #[arg(long)]
+        openai: bool,
+        /// End the exposure by the named protocols; without one, by all
+        #[arg(long)]
+        off: bool,
+        /// Address of the server, for the example that is printed
+        #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8123")]
+        url: String,
+        #[command(flatten)]
+        of: OfOrganization,
+    },
     /// List the versions of an agent
     Versions {
         /// Slug of the agent

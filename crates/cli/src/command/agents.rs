@@ -1,8 +1,10 @@
 //! `weft agents`: lists agents, and asks those that are defined in files.
 
+mod expose;
 mod plan;
 mod rows;
 
+use self::expose::Wish;
 use super::definitions;
 use crate::args::{Agents, Ask};
 use serde_json::{Map, Value, json};
@@ -18,6 +20,7 @@ use weftwork::store::{MemoryStore, Store};
 use weftwork::testing::ScriptedModel;
 use weftwork::types::caller::Caller;
 use weftwork::types::event::{AiEvent, RunEvent};
+use weftwork::types::exposure::AgentProtocol;
 use weftwork::types::port::{Clock as _, TaskCaller};
 use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::task::{Payload, TaskRequest, TaskResponse};
@@ -42,6 +45,11 @@ pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result
         Agents::Add { folder, of } => rows::add(folder, of.org.as_deref(), context).await,
         Agents::Remove { slug, of } => rows::remove(slug, of.org.as_deref(), context).await,
         Agents::Reload => rows::reload(context).await,
+        Agents::Expose { slug, openai, off, url, of } => {
+            let defined = Defined::open(slug, of.org.as_deref(), context).await?;
+            let named = openai.then_some(AgentProtocol::OpenAi).into_iter().collect();
+            expose::expose(defined, Wish { named, off: *off }, url, context).await
+        }
         Agents::Versions { slug, of } => versions(slug, of.org.as_deref(), context).await,
         Agents::Use { slug, version, of } => {
             let defined = Defined::open(slug, of.org.as_deref(), context).await?;

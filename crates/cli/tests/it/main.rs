@@ -21,6 +21,7 @@ mod keys;
 mod killed_builds;
 mod killed_orchestrations;
 mod killed_requests;
+mod killed_responses;
 mod left_behind;
 #[cfg(unix)]
 mod left_open;

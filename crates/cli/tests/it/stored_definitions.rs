@@ -100,6 +100,47 @@ fn server_follows(home: &Home) {
     assert_eq!(home.weft(&["agents", "remove", "golf"]).status, Some(2));
 }
 
+#[test]
+fn an_agent_is_exposed_when_a_command_says_so_and_servers_follow() {
+    let home = Home::new().set("WEFT_MODEL", "scripted");
+    write(&home, "agents/filed", &definition("1.0.0"));
+    let shown = done(&home, &["agents", "expose", "filed"]);
+    assert_eq!(shown, "agent filed is not exposed\n");
+    let served = serve(&home, &[]);
+    until(&served, "filed", |status, body| status == 200 && body.get("exposed").is_none());
+    let args = ["agents", "expose", "filed", "--openai", "--url", "https://agents.example/"];
+    let shown = done(&home, &args);
+    for part in [
+        "agent filed is exposed by openai\n",
+        "base URL https://agents.example/v1, model filed\n",
+        "curl https://agents.example/v1/chat/completions ",
+        "client.responses.create(model=\"filed\", input=\"Hello\")",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    until(&served, "filed", |_, body| body["exposed"] == json!(["openai"]));
+    let models = served.send("GET /v1/models", &key(TOKEN), &json!({})).1;
+    assert_eq!(models["data"][0]["id"], "filed", "{models}");
+    // All versions are exposed alike.
+    write(&home, "agents/filed", &definition("2.0.0"));
+    done(&home, &["agents", "reload"]);
+    until(&served, "filed", |_, body| body["semver"] == "2.0.0");
+    assert_eq!(served.send("GET /v1/models/filed", &key(TOKEN), &json!({})).0, 200);
+    let shown = done(&home, &["agents", "expose", "filed", "--off"]);
+    assert_eq!(shown, "agent filed is not exposed\n");
+    until(&served, "filed", |_, body| body.get("exposed").is_none());
+    assert_eq!(served.send("GET /v1/models/filed", &key(TOKEN), &json!({})).0, 404);
+
+    // A row that is added again is another agent.
+    write(&home, "drafts/golf", &definition("1.0.0"));
+    done(&home, &["agents", "add", "drafts/golf"]);
+    done(&home, &["agents", "expose", "golf", "--openai"]);
+    done(&home, &["agents", "remove", "golf"]);
+    done(&home, &["agents", "add", "drafts/golf"]);
+    assert_eq!(done(&home, &["agents", "expose", "golf"]), "agent golf is not exposed\n");
+    assert_eq!(home.weft(&["agents", "expose", "nobody", "--openai"]).status, Some(2));
+}
+
 /// Returns the files that a process has open, ordered. Connections are left out: they end later.
 #[cfg(target_os = "linux")]
 fn open_files(served: &Served) -> Vec<std::path::PathBuf> {

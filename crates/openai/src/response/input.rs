@@ -31,7 +31,7 @@ pub(super) struct ResponseRequest {
     pub(super) ignored: Vec<String>,
 }
 
-/// What a client says.
+/// Content of a request.
 #[derive(Debug)]
 pub(super) enum Input {
     Messages(Vec<Message>),
@@ -80,7 +80,7 @@ impl ResponseRequest {
 }
 
 impl Options {
-    /// What is stored with the run.
+    /// Returns the metadata that is stored with the run.
     pub(super) fn stored(
         &self,
         api: &str,

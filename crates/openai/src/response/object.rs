@@ -20,7 +20,7 @@ pub(super) struct ResponseObject {
     /// Slug of the agent.
     agent: String,
     conversation: String,
-    /// What the request had, as it is stored with the run.
+    /// Metadata of the request, as stored with the run.
     request: Value,
     /// Id of the message that is being streamed.
     pub(super) open: Option<String>,

@@ -2,7 +2,6 @@
 
 use super::{RunHandle, TaskCaller};
 use crate::code::Fault;
-use crate::interrupt::Interrupt;
 use crate::message::Message;
 use crate::run::{AnswerTo, RunRef, RunStatus};
 use crate::task::{Mode, TaskRequest, TaskResponse};
@@ -41,16 +40,6 @@ pub trait AgentTurns: Send + Sync + std::fmt::Debug {
         who: &'a Principal,
         run: &'a RunId,
     ) -> BoxFuture<'a, Result<RunHandle, Fault>>;
-
-    /// Returns the open questions of a conversation; none if it does not exist.
-    ///
-    /// # Errors
-    /// Those of the store.
-    fn questions<'a>(
-        &'a self,
-        who: &'a Principal,
-        conversation: &'a str,
-    ) -> BoxFuture<'a, Result<Vec<Interrupt>, Fault>>;
 
     /// Requests that a run stop. One that has ended stays as it is.
     ///
@@ -129,7 +118,7 @@ pub struct Turn {
     pub mode: Option<Mode>,
     /// Id of the conversation, which the first turn opens; `None` for a new one.
     pub conversation: Option<String>,
-    /// What the client says.
+    /// Messages or answers of the client.
     pub says: Says,
     /// Run from whose end the conversation goes on, also if others follow it; `None` for the newest.
     pub after: Option<RunId>,
@@ -137,7 +126,7 @@ pub struct Turn {
     pub metadata: Map<String, Value>,
 }
 
-/// What a client says in a turn.
+/// Content of a turn.
 #[derive(Debug, Clone)]
 pub enum Says {
     /// Messages that are new in the conversation, the last one of the user.

@@ -11,7 +11,7 @@ use weftwork_cli_base::exit::Exit;
 use weftwork_cli_base::terminal::Terminal;
 
 /// Refuses a store that ends with the command.
-fn check_lasting(context: &CommandContext) -> Result<(), CliError> {
+pub(super) fn check_lasting(context: &CommandContext) -> Result<(), CliError> {
     if context.lasting {
         return Ok(());
     }
@@ -65,7 +65,7 @@ fn refuse(problems: &[Problem], terminal: &Terminal) -> Result<Exit, CliError> {
     Ok(Exit::Failed)
 }
 
-fn failed(error: RowError) -> CliError {
+pub(super) fn failed(error: RowError) -> CliError {
     match error {
         RowError::Store(error) => weftwork::Error::from(error).into(),
         other => CliError::BadInput { reason: other.to_string() },

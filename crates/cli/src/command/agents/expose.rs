@@ -1,0 +1,86 @@
+//! `weft agents expose`: the protocols by which programs reach an agent.
+
+use super::rows::{check_lasting, failed};
+use super::{Defined, Definitions};
+use std::collections::BTreeSet;
+use weftwork::platform::{NewExposure, RowWriter};
+use weftwork::types::exposure::{AgentProtocol, ExposureChange};
+use weftwork_cli_base::CliError;
+use weftwork_cli_base::context::CommandContext;
+use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::Terminal;
+
+/// The protocols that a command names, and what it is to do with them.
+pub(super) struct Wish {
+    pub(super) named: BTreeSet<AgentProtocol>,
+    /// Ends the exposure; by all protocols if none is named.
+    pub(super) off: bool,
+}
+
+impl Wish {
+    /// Returns the change; `None` for a command that only asks.
+    fn change(self) -> Option<ExposureChange> {
+        match (self.off, self.named.is_empty()) {
+            (true, true) => {
+                let off = AgentProtocol::ALL.into();
+                Some(ExposureChange { off, ..ExposureChange::default() })
+            }
+            (true, false) => Some(ExposureChange { off: self.named, ..ExposureChange::default() }),
+            (false, false) => Some(ExposureChange { on: self.named, ..ExposureChange::default() }),
+            (false, true) => None,
+        }
+    }
+}
+
+/// Changes the exposure of an agent, and prints it with an example for each protocol.
+pub(super) async fn expose(
+    defined: Defined,
+    wish: Wish,
+    url: &str,
+    context: &CommandContext,
+) -> Result<Exit, CliError> {
+    let Defined { all: Definitions { agents, store, now, .. }, slug, organization } = defined;
+    let terminal = &context.terminal;
+    let exposed = match wish.change() {
+        None => agents.exposed(organization.as_deref(), &slug),
+        Some(change) => {
+            check_lasting(context)?;
+            let by = RowWriter::Operator;
+            let new = NewExposure { organization, slug: slug.clone(), change, by };
+            agents.expose(&*store, new, now).await.map_err(failed)?
+        }
+    };
+    let names: Vec<_> = exposed.iter().map(|protocol| protocol.name()).collect();
+    if names.is_empty() {
+        terminal.line(format_args!("agent {slug} is not exposed"))?;
+        return Ok(Exit::Done);
+    }
+    terminal.line(format_args!("agent {slug} is exposed by {}", names.join(", ")))?;
+    for protocol in exposed {
+        print_example(protocol, &slug, url.trim_end_matches('/'), terminal)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn print_example(
+    protocol: AgentProtocol,
+    slug: &str,
+    url: &str,
+    terminal: &Terminal,
+) -> Result<(), CliError> {
+    let example = match protocol {
+        AgentProtocol::OpenAi => format!(
+            r#"
+base URL {url}/v1, model {slug}
+
+curl {url}/v1/chat/completions -H "authorization: Bearer $TOKEN" \
+  -H "content-type: application/json" \
+  -d '{{"model": "{slug}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
+
+from openai import OpenAI
+client = OpenAI(base_url="{url}/v1", api_key=TOKEN)
+print(client.responses.create(model="{slug}", input="Hello").output_text)"#
+        ),
+    };
+    Ok(terminal.line(example)?)
+}
