@@ -6,18 +6,24 @@ use crate::content::{INPUT_MODES, OUTPUT_MODES};
 use crate::wire::{
     AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill, VERSION,
 };
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderMap, IF_NONE_MATCH, VARY};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderMap, IF_NONE_MATCH, LAST_MODIFIED, VARY,
+};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
-use weftwork_types::canonical;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
 use weftwork_types::port::AgentSummary;
 use weftwork_types::task::Mode;
+use weftwork_types::{Right, Timestamp, canonical};
 
-/// Path below an agent, and below a server with one exposed agent, of the card.
-pub(crate) const WELL_KNOWN: &str = "/.well-known/agent-card.json";
 /// Time for which clients need not ask for a card again.
 const MAX_AGE_SECONDS: u32 = 300;
+
+/// Maximum number of cards whose times are kept.
+const SEEN_MAX: usize = 1_000;
 
 /// What the cards of a server have in common.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +34,22 @@ pub(crate) struct CardSettings {
     pub(crate) key: Option<CardKey>,
     /// `true` if requests need no token.
     pub(crate) is_open: bool,
+    pub(crate) seen: Seen,
+}
+
+/// The times at which this process made its cards first, by their tags.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen(Arc<Mutex<BTreeMap<String, Timestamp>>>);
+
+impl Seen {
+    /// Returns the time at which the card with a tag was made first.
+    fn since(&self, tag: &str, now: Timestamp) -> Timestamp {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= SEEN_MAX {
+            seen.clear();
+        }
+        *seen.entry(tag.to_owned()).or_insert(now)
+    }
 }
 
 /// The clients that see a card.
@@ -48,8 +70,7 @@ impl CardSettings {
         if let Some(url) = &self.url {
             return url.trim_end_matches('/').to_owned();
         }
-        let text =
-            |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let host = text(HOST.as_str()).unwrap_or("localhost");
         // A proxy that ends TLS says so.
         let scheme = match text("x-forwarded-proto") {
@@ -108,6 +129,7 @@ impl CardSettings {
         card: AgentCard,
         audience: Audience,
         headers: &HeaderMap,
+        now: Timestamp,
     ) -> Response {
         let unsigned = json!(card);
         let tag = format!("\"{:.32}\"", canonical::hash(&unsigned).to_string());
@@ -125,6 +147,10 @@ impl CardSettings {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.append(VARY, HeaderValue::from_static("Authorization, X-Api-Key"));
         headers.extend(age.parse().map(|age| (CACHE_CONTROL, age)));
+        let since = self.seen.since(&tag, now);
+        let since = Duration::from_millis(u64::try_from(since.0).unwrap_or(0));
+        let since = httpdate::fmt_http_date(UNIX_EPOCH + since);
+        headers.extend(since.parse().map(|since| (LAST_MODIFIED, since)));
         headers.extend(tag.parse().map(|tag| (ETAG, tag)));
         response
     }
@@ -155,8 +181,10 @@ fn schemes() -> Map<String, Value> {
     ])
 }
 
+/// A way to authenticate, with the rights of its token. The list is not empty, because some clients drop
+/// empty values before they verify a signature.
 fn requirement(scheme: &str) -> Value {
-    json!({"schemes": {scheme: {}}})
+    json!({"schemes": {scheme: {"list": Right::ALL.map(|right| right.to_string())}}})
 }
 
 /// The skill of an agent in a mode. The extended card has its input and output.

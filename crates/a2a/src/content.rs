@@ -85,7 +85,11 @@ impl Said {
             PartContent::Raw(raw) => {
                 if kind.is_empty() {
                     let expected = "the media type of the file";
-                    return Err(A2aError::wrong(&format!("{field}.mediaType"), "missing", expected));
+                    return Err(A2aError::wrong(
+                        &format!("{field}.mediaType"),
+                        "missing",
+                        expected,
+                    ));
                 }
                 STANDARD.decode(raw).map_err(|_| {
                     A2aError::wrong(&format!("{field}.raw"), "another text", "Base64")

@@ -128,8 +128,7 @@ impl Deliveries {
                 let push = &found.push;
                 let now = self.shared.clock.now();
                 let config = &push.config;
-                let deleted =
-                    self.pushes.delete(&push.who, &config.task_id, &config.id, now).await;
+                let deleted = self.pushes.delete(&push.who, &config.task_id, &config.id, now).await;
                 if deleted.is_err() {
                     tracing::warn!("the configuration of a deleted task is deleted later");
                 }

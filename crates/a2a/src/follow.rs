@@ -114,9 +114,10 @@ impl Follower {
         }
         let updates = reader.end(&outcome, ended.ended_at);
         self.done += 1;
-        self.is_over = updates.iter().filter_map(Update::ends).any(|status| {
-            status.state.is_terminal() || self.until == Until::Asks
-        });
+        self.is_over = updates
+            .iter()
+            .filter_map(Update::ends)
+            .any(|status| status.state.is_terminal() || self.until == Until::Asks);
         self.updates.extend(updates);
         Ok(())
     }

@@ -33,7 +33,10 @@ impl Reply {
     fn of(value: impl serde::Serialize) -> Result<Self> {
         let value = serde_json::to_value(value);
         value.map(Self::Value).map_err(|error| {
-            A2aError::new(Kind::InvalidAgentResponse, format!("the result has no JSON form: {error}"))
+            A2aError::new(
+                Kind::InvalidAgentResponse,
+                format!("the result has no JSON form: {error}"),
+            )
         })
     }
 }
@@ -80,11 +83,14 @@ struct Refused {
 }
 
 fn read_request(body: &Bytes) -> Result<Request, Refused> {
-    let refuse = |id: Value, kind, message: &str| Refused { id, error: A2aError::new(kind, message) };
+    let refuse =
+        |id: Value, kind, message: &str| Refused { id, error: A2aError::new(kind, message) };
     let value = read_json(body).map_err(|refused| match refused.status {
-        StatusCode::UNPROCESSABLE_ENTITY => {
-            refuse(Value::Null, Kind::ParseError, &format!("the body is no JSON: {}", refused.detail))
-        }
+        StatusCode::UNPROCESSABLE_ENTITY => refuse(
+            Value::Null,
+            Kind::ParseError,
+            &format!("the body is no JSON: {}", refused.detail),
+        ),
         _ => Refused { id: Value::Null, error: refused.into() },
     })?;
     let Value::Object(mut members) = value else {
@@ -121,15 +127,11 @@ async fn reply(
     let operations = Operations::open(server, client, &call.headers, &slug)?;
     match method.as_str() {
         "SendMessage" => Reply::of(operations.send(read_params(params)?).await?),
-        "SendStreamingMessage" => {
-            Ok(Reply::Stream(operations.stream(read_params(params)?).await?))
-        }
+        "SendStreamingMessage" => Ok(Reply::Stream(operations.stream(read_params(params)?).await?)),
         "GetTask" => Reply::of(operations.get(read_params(params)?).await?),
         "ListTasks" => Reply::of(operations.list(read_params(params)?).await?),
         "CancelTask" => Reply::of(operations.cancel(read_params(params)?).await?),
-        "SubscribeToTask" => {
-            Ok(Reply::Stream(operations.subscribe(read_params(params)?).await?))
-        }
+        "SubscribeToTask" => Ok(Reply::Stream(operations.subscribe(read_params(params)?).await?)),
         "CreateTaskPushNotificationConfig" => {
             Reply::of(operations.create_config(read_params(params)?).await?)
         }

@@ -5,6 +5,7 @@
 //! failed is replaced, and never continued.
 
 use crate::content::{parts_of_content, parts_of_message};
+use crate::send::AnswerForm;
 use crate::wire::{self, Artifact, Part, TaskState, TaskStatus, timestamp};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -160,9 +161,8 @@ impl RunReader {
         };
         let texts: Vec<_> = asking.iter().map(|question| question.ask.to_string()).collect();
         let mut parts = vec![Part::text(texts.join("\n\n"))];
-        let is_plain = asking.len() == 1
-            && first.answer_schema.is_none()
-            && first.approval().is_none();
+        let is_plain =
+            asking.len() == 1 && first.answer_schema.is_none() && first.approval().is_none();
         if !is_plain {
             let questions: Vec<_> = asking.iter().map(|question| shown(question)).collect();
             parts.push(Part::data(json!({"questions": questions})));
@@ -238,10 +238,8 @@ impl RunReader {
                 metadata.insert(kind.to_owned(), record.clone());
             }
         }
-        let is_text = matches!(
-            parts.as_slice(),
-            [Part { content: wire::PartContent::Text(_), .. }]
-        );
+        let is_text =
+            matches!(parts.as_slice(), [Part { content: wire::PartContent::Text(_), .. }]);
         let is_emitted = is_text && metadata.is_empty() && self.last.is_some();
         if parts.is_empty() || is_emitted {
             return None;
@@ -276,12 +274,7 @@ fn complete(whole: Artifact) -> Update {
 }
 
 fn artifact(message: &MessageId, parts: Vec<Part>) -> Artifact {
-    Artifact {
-        artifact_id: message.to_string(),
-        name: String::new(),
-        parts,
-        metadata: Map::new(),
-    }
+    Artifact { artifact_id: message.to_string(), name: String::new(), parts, metadata: Map::new() }
 }
 
 /// A question as a client sees it.
@@ -293,8 +286,8 @@ fn shown(question: &Interrupt) -> Value {
             shown["arguments"] = json!(call.args);
         }
         None => {
-            if let Some(schema) = &question.answer_schema {
-                shown["schema"] = schema.clone();
+            if let Some(schema) = AnswerForm::of(question).schema {
+                shown["schema"] = schema;
             }
         }
     }

@@ -64,7 +64,13 @@ const OPERATIONS: &[MountedOperation] = with_slashes![
     ("get", "/a2a/{agent}/.well-known/agent-card.json", OPEN, "Read the card of an agent", &[]),
     ("get", "/a2a/{agent}/extendedAgentCard", READ, "Read the extended card of an agent", &[]),
     ("post", "/a2a/{agent}/message:send", SENDS, "Send a message to an agent", SEND_BODY),
-    ("post", "/a2a/{agent}/message:stream", SENDS, "Send a message, and stream the task", SEND_BODY),
+    (
+        "post",
+        "/a2a/{agent}/message:stream",
+        SENDS,
+        "Send a message, and stream the task",
+        SEND_BODY
+    ),
     ("get", "/a2a/{agent}/tasks", READ, "List the tasks of an agent", &[]),
     ("get", "/a2a/{agent}/tasks/{id}", READ, "Read a task, or stream it with `:subscribe`", &[]),
     (
@@ -288,7 +294,7 @@ fn audience_of(agent: &AgentSummary) -> Audience {
 fn respond_card(server: &A2aServer, headers: &HeaderMap, agent: &AgentSummary) -> Response {
     let audience = audience_of(agent);
     let card = server.cards.card(agent, audience, headers);
-    server.cards.respond(card, audience, headers)
+    server.cards.respond(card, audience, headers, server.shared.clock.now())
 }
 
 async fn card(

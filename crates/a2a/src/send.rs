@@ -9,14 +9,17 @@ use axum::http::HeaderMap;
 use serde_json::{Map, Value, json};
 use weftwork_server::MountedClient;
 use weftwork_types::code::Fault;
-use weftwork_types::interrupt::Interrupt;
+use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::port::{AgentSummary, Begun, Says, TaskCaller, Turn};
 use weftwork_types::run::AnswerTo;
 use weftwork_types::task::{TaskRequest, TaskResponse};
+use weftwork_types::tool::Reply;
 use weftwork_types::{Principal, Right, canonical};
 
 /// Code of a request in a conversation that waits for an answer.
 const WAITING: &str = "W1038";
+/// Code of a key that was used before with a different request.
+const KEY_REUSED: &str = "W0205";
 /// Maximum length of the id of a message in bytes.
 const MESSAGE_ID_BYTES_MAX: usize = 256;
 
@@ -62,14 +65,8 @@ impl Sending<'_> {
     fn caller(&self, message: &Message) -> Result<TaskCaller> {
         let who = self.who();
         let Message { message_id, context_id, task_id, .. } = message;
-        let names = json!([
-            "a2a:message",
-            who.subject,
-            self.agent.slug,
-            context_id,
-            task_id,
-            message_id
-        ]);
+        let names =
+            json!(["a2a:message", who.subject, self.agent.slug, context_id, task_id, message_id]);
         let mut by = self.client.caller(self.headers)?;
         by.idempotency_key = Some(format!("a2a-{}", canonical::hash(&names)));
         Ok(by)
@@ -123,7 +120,7 @@ impl Sending<'_> {
         let outcome = task.outcome(platform, self.who()).await?;
         let mut asking = outcome.questions().iter().filter(|question| question.asks());
         let is_plain = asking.next().is_some_and(|question| {
-            question.approval().is_none() && text_member(question).is_some()
+            question.approval().is_none() && AnswerForm::of(question).text_place().is_some()
         });
         if !is_plain || asking.next().is_some() {
             return Err(of_begin(waiting));
@@ -150,7 +147,8 @@ impl Sending<'_> {
             .iter()
             .any(|part| !matches!(part, weftwork_types::message::Part::Text { .. }));
         if has_file {
-            let message = "a message with `{mode, payload}` has texts and data alone; leave the file out";
+            let message =
+                "a message with `{mode, payload}` has texts and data alone; leave the file out";
             return Err(A2aError::invalid("message.parts", message));
         }
         let request = TaskRequest {
@@ -215,6 +213,11 @@ fn of_begin(fault: Fault) -> A2aError {
              asks, or in another context",
             fault.message
         )),
+        KEY_REUSED => {
+            let text =
+                "`message.messageId` was used before, with another content; choose a new one";
+            A2aError::invalid("message.messageId", text)
+        }
         _ => A2aError::of_fault(fault),
     }
 }
@@ -291,34 +294,75 @@ fn answer_to(question: &Interrupt, value: &Value) -> Result<AnswerTo> {
     if question.approval().is_some() {
         return decide(question, value);
     }
-    let Some(text) = value.as_str() else { return Ok(question.answer(value.clone())) };
-    Ok(question.answer(match text_member(question) {
-        Some(TextAnswer::Whole) => json!(text),
-        Some(TextAnswer::Member(name)) => json!({name: text}),
-        // A client that sends texts alone can give other values too.
-        None => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
+    let form = AnswerForm::of(question);
+    Ok(question.answer(match value.as_str() {
+        Some(text) => form.answer_text(text),
+        None => form.answer_value(value),
     }))
 }
 
-/// The place of a text in the answer to a question.
+/// The form of the answers to a question that is no approval.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AnswerForm {
+    /// Schema of the content; `None` for any.
+    pub(crate) schema: Option<Value>,
+    /// `true` for the question of a tool, which may also be declined.
+    is_reply: bool,
+}
+
+/// The place of a text in an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum TextAnswer {
+enum TextPlace {
     /// The text is the answer.
     Whole,
     /// The answer is an object with the text as its only member.
     Member(String),
 }
 
-/// Returns the place of a text in the answer; `None` if no text answers the question.
-fn text_member(question: &Interrupt) -> Option<TextAnswer> {
-    let Some(schema) = &question.answer_schema else { return Some(TextAnswer::Whole) };
-    if schema["type"] == "string" {
-        return Some(TextAnswer::Whole);
+impl AnswerForm {
+    pub(crate) fn of(question: &Interrupt) -> Self {
+        let is_reply = matches!(question.ask, Ask::Question { tool: Some(_), .. });
+        let schema = question.answer_schema.as_ref();
+        let content = schema.filter(|_| is_reply);
+        let content = content.and_then(|schema| schema.pointer("/oneOf/0/properties/content"));
+        Self { schema: content.or(schema).cloned(), is_reply }
     }
-    let mut members = schema["properties"].as_object()?.iter();
-    let (name, member) = members.next()?;
-    let is_only = members.next().is_none() && member["type"] == "string";
-    is_only.then(|| TextAnswer::Member(name.clone()))
+
+    /// Returns the place of a text; `None` if no text answers the question.
+    fn text_place(&self) -> Option<TextPlace> {
+        let Some(schema) = &self.schema else { return Some(TextPlace::Whole) };
+        if schema["type"] == "string" {
+            return Some(TextPlace::Whole);
+        }
+        let mut members = schema["properties"].as_object()?.iter();
+        let (name, member) = members.next()?;
+        let is_only = members.next().is_none() && member["type"] == "string";
+        is_only.then(|| TextPlace::Member(name.clone()))
+    }
+
+    fn answer_text(&self, text: &str) -> Value {
+        self.accept(match self.text_place() {
+            Some(TextPlace::Whole) => json!(text),
+            Some(TextPlace::Member(name)) => json!({name: text}),
+            // A client that sends texts alone can give other values too.
+            None => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
+        })
+    }
+
+    /// The answer with a value, which may be a whole reply.
+    fn answer_value(&self, value: &Value) -> Value {
+        match self.is_reply && value.get("action").is_some() {
+            true => value.clone(),
+            false => self.accept(value.clone()),
+        }
+    }
+
+    fn accept(&self, content: Value) -> Value {
+        match self.is_reply {
+            true => json!(Reply::Accept { content }),
+            false => content,
+        }
+    }
 }
 
 /// Reads the decision about a call: a word, or `{decision, args, reason}`.

@@ -146,7 +146,8 @@ mod tests {
         for pkcs8 in [ed25519.as_ref(), p256.as_ref()] {
             let key = CardKey::from_pem(&pem(pkcs8)).expect("is read");
             let signature = key.sign(&json!({"b": "1", "a": []})).expect("is signed");
-            let header: Value = serde_json::from_slice(&decode(&signature.protected)).expect("JSON");
+            let header: Value =
+                serde_json::from_slice(&decode(&signature.protected)).expect("JSON");
             let public = &key.key_set()["keys"][0];
             assert_eq!(header["kid"], public["kid"]);
             assert_eq!(header["alg"], public["alg"]);
