@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Asks agents that are exposed by A2A with the SDKs of the protocol.
 
-    run.py [WORD...]   all tests, or those whose names contain one of the words
+    run.py [WORD...]    all tests, or those whose names contain one of the words
+    run.py --kit PORT   an agent for the compatibility kit, until it is stopped
 
 The Python SDK is installed below the target folder in the version that this file pins. Needs `weft` in
 WEFT_TARGET_DIR.
@@ -34,5 +35,7 @@ def install():
 
 
 if __name__ == "__main__":
-    done = subprocess.run([install(), "-B", HERE / "sdk.py", *sys.argv[1:]], cwd=HERE)
+    words = sys.argv[1:]
+    program = ["kit.py", *words[1:]] if words[:1] == ["--kit"] else ["sdk.py", *words]
+    done = subprocess.run([install(), "-B", *program], cwd=HERE)
     sys.exit(done.returncode)

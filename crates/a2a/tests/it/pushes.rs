@@ -69,7 +69,7 @@ async fn addresses_and_secrets_that_do_not_fit_are_refused_also_within_a_message
         assert!(!made.body.contains("secret") && !made.body.contains("canary"), "{}", made.body);
         assert!(!made.body.contains("egress.allow"), "{}", made.body);
         let before = world.requests();
-        let params = json!({"message": message(&format!("m{member}{value}")[..9], "Write b."),
+        let params = json!({"message": message("m2", "Write b."),
             "configuration": {"taskPushNotificationConfig": config}});
         let sent = world.rpc(ADA, "golf", "SendMessage", &params).await;
         assert_eq!(sent.code(), -32602, "{member} {value}: {}", sent.body);

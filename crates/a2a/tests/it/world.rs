@@ -241,7 +241,8 @@ impl World {
 
     /// Opens a stream, whose events come one by one.
     pub(crate) async fn open(&self, token: &str, request: &str, body: &Value) -> Events {
-        let request = request_of(token, request, &[("a2a-version", "1.0")], &body.to_string());
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let request = request_of(token, request, &[("a2a-version", "1.0")], &body);
         let response = self.router.clone().oneshot(request).await.expect("routes do not fail");
         assert_eq!(response.status().as_u16(), 200);
         Events { body: response.into_body().into_data_stream(), text: String::new() }
