@@ -5,7 +5,7 @@ mod definitions;
 mod download;
 mod log;
 
-use super::serve::{Hosting, Prepared, ServiceEnd, host_server, page_address};
+use super::serve::{A2aOptions, Hosting, Prepared, ServiceEnd, host_server, page_address};
 use crate::args::Dev;
 use changes::Changes;
 use download::WeightsDownload;
@@ -47,6 +47,7 @@ pub async fn dev(args: &Dev, context: &CommandContext) -> Result<Exit, CliError>
         usual_model: if missing.is_some() { "scripted" } else { default_model() },
         runs_max: args.concurrency,
         grace: args.grace,
+        a2a: A2aOptions { is_open: true, ..A2aOptions::default() },
     };
     let ended = host_server(
         hosting,

@@ -1,7 +1,10 @@
 //! `weft serve`: the agents as a service for clients of LangGraph.
 
+mod a2a;
 mod files;
 mod token;
+
+pub(super) use a2a::A2aOptions;
 
 use super::staying::{Search, drain_app};
 use crate::args::Serve;
@@ -41,6 +44,12 @@ pub async fn serve(args: &Serve, context: &CommandContext) -> Result<Exit, CliEr
         usual_model: default_model(),
         runs_max: args.concurrency,
         grace: args.grace,
+        a2a: A2aOptions {
+            url: args.a2a_url.clone(),
+            key: args.a2a_key.as_deref().map(a2a::read_key).transpose()?,
+            webhook_hosts: args.a2a_webhook_host.clone(),
+            is_open: args.no_auth,
+        },
     };
     let prepare = |Prepared { mut server, app, .. }: Prepared<'_>| {
         for host in &args.allow_host {
@@ -106,6 +115,8 @@ pub(super) struct Hosting {
     pub(super) runs_max: Option<NonZeroUsize>,
     /// Maximum time for active runs to finish their superstep at the end.
     pub(super) grace: Duration,
+    /// Agents that are exposed by A2A.
+    pub(super) a2a: A2aOptions,
 }
 
 /// A server before it accepts requests.
@@ -162,6 +173,8 @@ async fn host_until<T>(
     }
     let described = app.agents().iter().filter(|agent| !agent.description().is_empty());
     let server = Server::new(app.runtime().clone()).platform(Arc::new(app.platform()));
+    let a2a = hosting.a2a.open(&app, context)?;
+    let server = a2a.routes().into_iter().fold(server, Server::mount);
     let server = server.mount(weftwork_openai::routes());
     let server =
         described.fold(server, |server, agent| server.describe(agent.id(), agent.description()));
@@ -174,6 +187,7 @@ async fn host_until<T>(
         closed.await.unwrap_or_default();
     });
     let mut server = tokio::spawn(server);
+    let mut deliveries = pin!(a2a.deliveries().run());
     let mut search = Search::new(&app, context);
     let mut stop = pin!(stop);
     let ended = loop {
@@ -188,6 +202,7 @@ async fn host_until<T>(
                 };
                 return Err(CliError::BadInput { reason: format!("the server failed: {reason}") });
             }
+            () = &mut deliveries => {}
             // The runs are executed whether or not their handles exist.
             () = search.due() => drop(search.look().await?),
         }

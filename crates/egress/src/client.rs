@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 use weftwork_types::port::{
-    Egress, EgressError, EgressRequest, EgressResponse, Method, Redirected, Redirects,
+    CheckUrl, Egress, EgressError, EgressRequest, EgressResponse, Method, Redirected, Redirects,
 };
 use weftwork_types::{BoxFuture, BoxStream};
 
@@ -163,6 +163,12 @@ impl GuardedClient {
 impl Egress for GuardedClient {
     fn send(&self, request: EgressRequest) -> BoxFuture<'_, Result<EgressResponse, EgressError>> {
         Box::pin(self.fetch(request))
+    }
+}
+
+impl CheckUrl for GuardedClient {
+    fn check_url(&self, url: &str) -> Result<(), EgressError> {
+        Target::parse(url, &self.allow).map(drop)
     }
 }
 

@@ -17,7 +17,7 @@ use futures_util::TryStreamExt;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_runtime::{EndedRun, Runtime};
+use weftwork_runtime::{EndedRun, Runtime, StartedRun};
 use weftwork_store::{StoreError, open_questions};
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
@@ -49,7 +49,7 @@ pub(crate) struct Checked {
     /// Slug.
     pub(crate) agent: String,
     pub(crate) mode: Mode,
-    action: Action,
+    pub(crate) action: Action,
     pub(crate) conversation: String,
     pub(crate) thread: ThreadId,
 }
@@ -89,7 +89,7 @@ impl HostedAgents {
     }
 
     /// Finds the agent of a request, its mode, and the records that it names.
-    async fn check(
+    pub(crate) async fn check(
         &self,
         who: &Principal,
         key: Option<&str>,
@@ -231,6 +231,33 @@ impl HostedAgents {
         checked: &Checked,
         watch: Option<&mut Watch<'_>>,
     ) -> Result<TaskResponse, Fault> {
+        let streams = request.payload.stream == Some(true);
+        let mut started = self.start_run(by, request, checked, Map::new()).await?;
+        if streams {
+            let run = started.run().clone();
+            let mut metadata = ids_of(&checked.conversation, &run);
+            let path = format!("/threads/{}/runs/{}/stream", run.thread, run.run);
+            metadata.insert("stream".to_owned(), path.into());
+            return Ok(TaskResponse::success(checked.mode, Value::Null, metadata));
+        }
+        if let Some(watch) = watch {
+            // An error of the stream ends what is shown, and not the run.
+            while let Ok(Some(output)) = started.try_next().await {
+                output.event().into_iter().for_each(&mut *watch);
+            }
+        }
+        let ended = started.await;
+        Ok(self.response(&by.principal, checked, &ended).await)
+    }
+
+    /// Begins the run of a request that was checked.
+    pub(crate) async fn start_run(
+        &self,
+        by: &TaskCaller,
+        request: TaskRequest,
+        checked: &Checked,
+        run_metadata: Map<String, Value>,
+    ) -> Result<StartedRun, Fault> {
         let who = &by.principal;
         let TaskRequest { agent, user_message, payload, input: given, .. } = request;
         let slug = agent.strip_prefix(AGENTS).unwrap_or(&agent);
@@ -267,25 +294,11 @@ impl HostedAgents {
             other_graph: true,
             idempotency_key: by.idempotency_key.clone(),
             parent_span: by.parent_span.clone(),
+            metadata: run_metadata,
             ..RunOptions::default()
         };
         let run = runs.with_options(options).start(input);
-        let mut started = run.caller(by.caller.clone()).begin().await.map_err(fault)?;
-        if payload.stream == Some(true) {
-            let run = started.run().clone();
-            let mut metadata = ids_of(conversation, &run);
-            let path = format!("/threads/{}/runs/{}/stream", run.thread, run.run);
-            metadata.insert("stream".to_owned(), path.into());
-            return Ok(TaskResponse::success(*mode, Value::Null, metadata));
-        }
-        if let Some(watch) = watch {
-            // An error of the stream ends what is shown, and not the run.
-            while let Ok(Some(output)) = started.try_next().await {
-                output.event().into_iter().for_each(&mut *watch);
-            }
-        }
-        let ended = started.await;
-        Ok(self.response(who, checked, &ended).await)
+        run.caller(by.caller.clone()).begin().await.map_err(fault)
     }
 
     /// Checks the input of the first request of a conversation, so that a refused one leaves none. That
@@ -544,7 +557,7 @@ impl HostedAgents {
 }
 
 /// A request for a further version, with a message if it has none.
-fn repeated(request: TaskRequest) -> TaskRequest {
+pub(crate) fn repeated(request: TaskRequest) -> TaskRequest {
     let user_message = match request.user_message.as_str() {
         "" => "Make it again.".to_owned(),
         message => message.to_owned(),

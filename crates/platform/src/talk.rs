@@ -1,24 +1,28 @@
 //! Turns of conversations, for servers of other protocols.
 
+use crate::action::Action;
 use crate::mode::{self, RequestError};
-use crate::platform::{HostedAgents, fault, title_of};
+use crate::platform::{HostedAgents, fault, repeated, title_of};
 use crate::records::{Conversation, NewConversation};
 use crate::source::AGENTS;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
 use weftwork_runtime::deleted_runs::{mark_of_run, of_server};
 use weftwork_runtime::{ThreadRun, unversioned};
 use weftwork_store::thread::is_of_other;
 use weftwork_store::{
-    PutOptions, ReadItems as _, RunRow, Store, StoreError, StoreItems, Ttl, WriteItems as _,
-    by_execution,
+    PutOptions, ReadItems as _, RunRow, Store, StoreError, StoreItems, ThreadRow, Ttl,
+    WriteItems as _, by_execution,
 };
 use weftwork_types::code::Fault;
 use weftwork_types::message::Message;
-use weftwork_types::port::{AgentTurns, RunHandle, Says, TaskCaller, Turn, TurnRun};
+use weftwork_types::port::{
+    AgentTurns, Begun, Platform as _, RunHandle, Says, TaskCaller, Turn, TurnRun,
+};
 use weftwork_types::run::{Answers, CancelAction, RunInput, RunOptions, RunOutcome};
-use weftwork_types::{BoxFuture, CheckpointId, Principal, RunId, ThreadId};
+use weftwork_types::task::TaskRequest;
+use weftwork_types::{BoxFuture, CheckpointId, Principal, RunId, ThreadId, Timestamp};
 
 impl HostedAgents {
     async fn begin_turn(&self, by: TaskCaller, turn: Turn) -> Result<RunHandle, Fault> {
@@ -153,16 +157,67 @@ impl HostedAgents {
         let row = self.own_run(who, run).await?;
         let thread = self.runtime().store().thread(who, &row.new.at.thread).await;
         let thread = thread.map_err(|error| hidden(error, run))?;
-        let known = Conversation::of(who, &thread).map(|conversation| conversation.id);
-        let graph = unversioned(&row.new.graph);
-        Ok(TurnRun {
-            conversation: known.unwrap_or_else(|| thread.id.to_string()),
-            agent: graph.strip_prefix(AGENTS).unwrap_or(graph).to_owned(),
-            status: row.status,
-            created_at: row.new.created_at,
-            metadata: row.new.options.metadata,
-            at: row.new.at,
-        })
+        Ok(turn_of_row(row, conversation_of(who, &thread), None))
+    }
+
+    async fn begin_with_details(
+        &self,
+        by: TaskCaller,
+        request: TaskRequest,
+        metadata: Map<String, Value>,
+    ) -> Result<Begun, Fault> {
+        let key = by.idempotency_key.as_deref();
+        let checked = self.check(&by.principal, key, &request).await?;
+        let request = match checked.action {
+            Action::Run => request,
+            Action::Again(_) => repeated(request),
+            Action::Orchestration(_) | Action::Record(..) => {
+                return Ok(Begun::Answer(self.task(by, request).await));
+            }
+        };
+        let started = self.start_run(&by, request, &checked, metadata).await?;
+        Ok(Begun::Run(with_failures(started.into_handle())))
+    }
+
+    /// Returns the turns of a thread of the principal.
+    async fn turns_of_thread(
+        &self,
+        who: &Principal,
+        thread: &ThreadId,
+    ) -> Result<Vec<TurnRun>, StoreError> {
+        let store = self.runtime().store();
+        let row = store.thread(who, thread).await?;
+        if is_of_other(who, &row.metadata) {
+            return Err(StoreError::NotFound { kind: "thread", id: thread.to_string() });
+        }
+        let conversation = conversation_of(who, &row);
+        let rows = by_execution(store.runs(who, thread).await?);
+        let begun_at = |run: &RunId| {
+            let row = rows.iter().find(|row| row.new.at.run == *run);
+            row.map(|row| row.new.created_at)
+        };
+        let mut turns = Vec::new();
+        for row in &rows {
+            // A change of the state from outside is no turn.
+            let is_turn = !matches!(row.new.input, RunInput::Update { .. });
+            if is_turn && unversioned(&row.new.graph).starts_with(AGENTS) {
+                let rolled_back = row.rolled_back_by.as_ref();
+                let at = rolled_back.map(|by| begun_at(by).unwrap_or(row.new.created_at));
+                turns.push(turn_of_row(row.clone(), conversation.clone(), at));
+            }
+        }
+        Ok(turns)
+    }
+
+    async fn chain_from(&self, who: &Principal, run: &RunId) -> Result<Vec<TurnRun>, Fault> {
+        let row = self.runtime().store().find_run(who, run).await;
+        let row = row.map_err(|error| hidden(error, run))?;
+        if self.is_hidden(who, &row).await? {
+            return Err(missing(run));
+        }
+        let turns = self.turns_of_thread(who, &row.new.at.thread).await;
+        let chain = TurnRun::chain_of(&turns.map_err(|error| hidden(error, run))?, run);
+        if chain.is_empty() { Err(missing(run)) } else { Ok(chain) }
     }
 }
 
@@ -223,6 +278,74 @@ impl AgentTurns for HostedAgents {
             let put = self.items().put(&server, &mark, json!({}), PutOptions::default()).await;
             put.map_err(|error| error.fault())
         })
+    }
+
+    fn begin_request(
+        &self,
+        by: TaskCaller,
+        request: TaskRequest,
+        metadata: Map<String, Value>,
+    ) -> BoxFuture<'_, Result<Begun, Fault>> {
+        Box::pin(self.begin_with_details(by, request, metadata))
+    }
+
+    fn turns<'a>(
+        &'a self,
+        who: &'a Principal,
+        conversation: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<TurnRun>, Fault>> {
+        Box::pin(async move {
+            let thread = self.thread_of(who, conversation).await?;
+            match self.turns_of_thread(who, &thread).await {
+                Err(StoreError::NotFound { .. }) => Ok(Vec::new()),
+                turns => turns.map_err(|error| error.fault()),
+            }
+        })
+    }
+
+    fn chain<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunId,
+    ) -> BoxFuture<'a, Result<Vec<TurnRun>, Fault>> {
+        Box::pin(self.chain_from(who, run))
+    }
+
+    fn roll_back<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunId,
+    ) -> BoxFuture<'a, Result<(), Fault>> {
+        Box::pin(async move {
+            let row = self.own_run(who, run).await?;
+            let at = &row.new.at;
+            let rolled = self.runtime().cancel_run(who, at, CancelAction::Rollback).await;
+            if let Some(rolled) = rolled.map_err(fault)? {
+                rolled.await;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Returns the id of the conversation of a thread.
+fn conversation_of(who: &Principal, thread: &ThreadRow) -> String {
+    let known = Conversation::of(who, thread).map(|conversation| conversation.id);
+    known.unwrap_or_else(|| thread.id.to_string())
+}
+
+fn turn_of_row(row: RunRow, conversation: String, rolled_back_at: Option<Timestamp>) -> TurnRun {
+    let graph = unversioned(&row.new.graph);
+    TurnRun {
+        agent: graph.strip_prefix(AGENTS).unwrap_or(graph).to_owned(),
+        conversation,
+        status: row.status,
+        created_at: row.new.created_at,
+        ended_at: row.ended_at,
+        answers: row.answers,
+        rolled_back_at,
+        metadata: row.new.options.metadata,
+        at: row.new.at,
     }
 }
 

@@ -217,7 +217,10 @@ async fn authorize_request(
     if access == Some(Access::Open) {
         return Ok(());
     }
-    let client = allowed.client(head, service).await?;
+    let client = match (allowed.client(head, service).await, access) {
+        (Err(_), Some(Access::Welcome)) => return Ok(()),
+        (client, _) => client?,
+    };
     let rights = client.principal.rights;
     match (route, access) {
         (_, Some(access)) if !access.admits(rights) => {

@@ -10,7 +10,7 @@ use crate::routes::read_key;
 use crate::service::Service;
 use crate::sse;
 use axum::Router;
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{FromRequestParts, OptionalFromRequestParts, Request, State};
 use axum::http::header::{self, HeaderMap};
 use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state};
@@ -47,7 +47,8 @@ pub struct MountedOperation {
     /// Path of the route.
     pub path: &'static str,
     /// Rights of which the client needs one. If there are several, the handler checks which one by
-    /// [`MountedClient::require`].
+    /// [`MountedClient::require`]. With none, the operation is open to all, also without a token; its
+    /// handler gets an `Option` of the client.
     pub rights: &'static [Right],
     /// Description, in a line.
     pub summary: &'static str,
@@ -57,7 +58,10 @@ pub struct MountedOperation {
 
 impl MountedOperation {
     pub(crate) fn access(&self) -> Access {
-        Access::ByBody(self.rights)
+        match self.rights {
+            [] => Access::Welcome,
+            rights => Access::ByBody(rights),
+        }
     }
 }
 
@@ -102,13 +106,11 @@ pub(crate) fn routes(mounted: Mounted, service: &Service) -> Router<Service> {
 /// Adds the client to a request, as handlers of protocols get it.
 async fn attach_client(State(all): State<Service>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    match Service::from_request_parts(&mut parts, &all).await {
-        Ok(service) => {
-            parts.extensions.insert(MountedClient(service));
-            next.run(Request::from_parts(parts, body)).await
-        }
-        Err(error) => error.into_response(),
+    // Only operations that are open to all have no client.
+    if let Ok(service) = Service::from_request_parts(&mut parts, &all).await {
+        parts.extensions.insert(MountedClient(service));
     }
+    next.run(Request::from_parts(parts, body)).await
 }
 
 /// The client of a request to a mounted route, and what the server lets it do.
@@ -122,6 +124,14 @@ impl<S: Sync> FromRequestParts<S> for MountedClient {
         let client = parts.extensions.get::<Self>().cloned();
         let missing = || ApiError::unauthorized("the request has no principal").into_response();
         client.ok_or_else(missing)
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for MountedClient {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned())
     }
 }
 

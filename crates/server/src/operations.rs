@@ -18,6 +18,8 @@ pub(crate) type Operation =
 pub(crate) enum Access {
     /// Anyone, without a token: the operation has no data of a principal, or checks secrets itself.
     Open,
+    /// Anyone, as [`Open`](Self::Open); the handler knows the client of a request with a token.
+    Welcome,
     /// Principals with this right.
     Needs(Right),
     /// Principals with one of these rights. The body decides which one, and the service checks it.
@@ -211,7 +213,7 @@ impl Access {
     /// Returns `true` if the operation is performed for a principal with these rights.
     pub(crate) fn admits(self, rights: Rights) -> bool {
         match self {
-            Self::Open => true,
+            Self::Open | Self::Welcome => true,
             Self::Needs(right) => rights.has(right),
             Self::ByBody(some) => some.iter().any(|right| rights.has(*right)),
         }
@@ -220,7 +222,7 @@ impl Access {
     /// Returns the rights of which the operation needs one.
     pub(crate) fn rights(&self) -> &[Right] {
         match self {
-            Self::Open => &[],
+            Self::Open | Self::Welcome => &[],
             Self::Needs(right) => std::slice::from_ref(right),
             Self::ByBody(some) => some,
         }

@@ -10,17 +10,20 @@ use std::collections::BTreeSet;
 pub enum AgentProtocol {
     /// The API of OpenAI: models, chat completions and responses.
     OpenAi,
+    /// The Agent2Agent protocol.
+    A2a,
 }
 
 impl AgentProtocol {
     /// All protocols.
-    pub const ALL: [Self; 1] = [Self::OpenAi];
+    pub const ALL: [Self; 2] = [Self::OpenAi, Self::A2a];
 
     /// Returns the word for the protocol, as requests and commands have it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
+            Self::A2a => "a2a",
         }
     }
 

@@ -7,7 +7,7 @@ use weftwork_models::ReplayProvider;
 use weftwork_models::scripted::ScriptedProvider;
 use weftwork_models::{ChatModel, ModelRegistry};
 use weftwork_types::BoxFuture;
-use weftwork_types::port::{Egress, EgressError, EgressRequest, EgressResponse};
+use weftwork_types::port::{CheckUrl, Egress, EgressError, EgressRequest, EgressResponse};
 
 /// The HTTP client of a configuration, created for the first request: creating it reads the system's
 /// certificates, and most programs send no request through it.
@@ -91,6 +91,16 @@ impl Config {
         let mut registry = ModelRegistry::new(&self.providers, &self.egress()?);
         self.add_offline(&mut registry);
         Ok(registry.with_settings(self.models.clone()).with_artifacts(self.artifacts.clone()))
+    }
+
+    /// Creates the HTTP client of webhooks that clients register. It reaches public addresses, and the
+    /// hosts of `allow`: those that the configuration allows to agents are not those of clients.
+    ///
+    /// # Errors
+    /// As [`Config::egress`].
+    pub fn webhook_egress(&self, allow: Vec<AllowedHost>) -> Result<Arc<dyn CheckUrl>, Error> {
+        let config = EgressConfig { allow, proxy: self.proxy.clone(), ..EgressConfig::default() };
+        Ok(Arc::new(GuardedClient::new(config)?))
     }
 
     /// Creates an HTTP client that connects to no loopback and private address, whatever the operator

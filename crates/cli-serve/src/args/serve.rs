@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
+use weftwork::egress::AllowedHost;
 use weftwork_cli_base::args::parse;
 use weftwork_server::HeaderName;
 
@@ -50,12 +51,31 @@ pub struct Serve {
     /// Model that chats may select in place of the usual one; may be repeated
     #[arg(long, value_name = "MODEL")]
     pub(crate) offer_model: Vec<String>,
+    /// Address of this server in the cards of agents that are exposed by A2A, if clients reach it by
+    /// another one than they name
+    #[arg(long, value_name = "URL", value_parser = web_address)]
+    pub(crate) a2a_url: Option<String>,
+    /// Private key that signs these cards: of Ed25519 or P-256, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) a2a_key: Option<PathBuf>,
+    /// Host, or HOST:PORT, that push notifications of A2A may reach although its address is private;
+    /// may be repeated
+    #[arg(long, value_name = "HOST")]
+    pub(crate) a2a_webhook_host: Vec<AllowedHost>,
     /// Maximum number of runs that are executed at a time; further ones wait in the store
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<NonZeroUsize>,
     /// Maximum time for active runs to finish their superstep when the server is stopped
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse::duration)]
     pub(crate) grace: Duration,
+}
+
+/// Parses the address of a server.
+fn web_address(text: &str) -> Result<String, String> {
+    match text.starts_with("https://") || text.starts_with("http://") {
+        true => Ok(text.to_owned()),
+        false => Err("expected an address such as https://agents.example".to_owned()),
+    }
 }
 
 /// Parses the name of a header.

@@ -244,6 +244,9 @@ pub(crate) enum Agents {
         /// OpenAI's API: models, chat completions and responses
         #[arg(long)]
         openai: bool,
+        /// The Agent2Agent protocol: cards, tasks, streams and push notifications
+        #[arg(long)]
+        a2a: bool,
         /// End the exposure by the named protocols; without one, by all
         #[arg(long)]
         off: bool,

@@ -17,6 +17,15 @@ pub trait Egress: Send + Sync + std::fmt::Debug {
     fn send(&self, request: EgressRequest) -> BoxFuture<'_, Result<EgressResponse, EgressError>>;
 }
 
+/// Checks of URLs before requests are sent to them, for URLs that clients register.
+pub trait CheckUrl: Egress {
+    /// Checks a URL without a resolution of its name.
+    ///
+    /// # Errors
+    /// [`EgressError::BadUrl`] and [`EgressError::Refused`], as [`Egress::send`].
+    fn check_url(&self, url: &str) -> Result<(), EgressError>;
+}
+
 /// An HTTP method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

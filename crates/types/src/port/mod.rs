@@ -23,7 +23,7 @@ pub use clock::Clock;
 pub use context::{CallContext, Emit, NoJournal, Silent};
 pub use dependencies::{Dependencies, Deps};
 pub use egress::{
-    Egress, EgressError, EgressRequest, EgressResponse, Method, Redirected, Redirects,
+    CheckUrl, Egress, EgressError, EgressRequest, EgressResponse, Method, Redirected, Redirects,
 };
 pub use executor::{ExecuteError, GraphExecutor, RunHandle};
 pub use journal::{
@@ -38,4 +38,4 @@ pub use platform::{
     AgentSummary, DefinitionRefusal, NewDefinition, Platform, RowCondition, TaskCaller,
 };
 pub use remote::{RemoteAddress, RemoteThreadRecord, RemoteThreads, RemoteUse};
-pub use turns::{AgentTurns, Says, Turn, TurnRun};
+pub use turns::{AgentTurns, Begun, Says, Turn, TurnRun};

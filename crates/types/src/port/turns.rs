@@ -4,7 +4,7 @@ use super::{RunHandle, TaskCaller};
 use crate::code::Fault;
 use crate::message::Message;
 use crate::run::{AnswerTo, RunRef, RunStatus};
-use crate::task::Mode;
+use crate::task::{Mode, TaskRequest, TaskResponse};
 use crate::{BoxFuture, Principal, RunId, Timestamp};
 use serde_json::{Map, Value};
 
@@ -54,6 +54,59 @@ pub trait AgentTurns: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// As [`turn`](Self::turn); W0202 if the run has not ended.
     fn hide<'a>(&'a self, who: &'a Principal, run: &'a RunId) -> BoxFuture<'a, Result<(), Fault>>;
+
+    /// Begins the run of a request with details, or answers one that needs no run. A request with an
+    /// idempotency key that was taken before has the run of the first one.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin), and those of the details of the request.
+    fn begin_request(
+        &self,
+        by: TaskCaller,
+        request: TaskRequest,
+        metadata: Map<String, Value>,
+    ) -> BoxFuture<'_, Result<Begun, Fault>>;
+
+    /// Returns all runs of a conversation in the order of their execution, those included that were
+    /// rolled back; none if it does not exist.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn turns<'a>(
+        &'a self,
+        who: &'a Principal,
+        conversation: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<TurnRun>, Fault>>;
+
+    /// Returns a run with those that continue it, in order, also if they were rolled back.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    fn chain<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunId,
+    ) -> BoxFuture<'a, Result<Vec<TurnRun>, Fault>>;
+
+    /// Rolls back a run that has ended and all later ones of the conversation, with their open
+    /// questions. The conversation continues from its state before the run.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    fn roll_back<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunId,
+    ) -> BoxFuture<'a, Result<(), Fault>>;
+}
+
+/// The effect of a request with details.
+#[derive(Debug)]
+pub enum Begun {
+    /// A run.
+    Run(RunHandle),
+    /// The answer to a request that needs no run.
+    Answer(TaskResponse),
 }
 
 /// A turn of a client in a conversation with an agent.
@@ -100,6 +153,27 @@ pub struct TurnRun {
     pub status: RunStatus,
     /// Time at which the turn began.
     pub created_at: Timestamp,
+    /// Time at which the run ended.
+    pub ended_at: Option<Timestamp>,
+    /// Run that asked the questions which this run answers.
+    pub answers: Option<RunId>,
+    /// Time at which the run was rolled back.
+    pub rolled_back_at: Option<Timestamp>,
     /// Data of the protocol that began it; of no use to another protocol.
     pub metadata: Map<String, Value>,
+}
+
+impl TurnRun {
+    /// Returns, of the runs of a conversation, those that continue a run, after the run itself.
+    #[must_use]
+    pub fn chain_of(turns: &[Self], first: &RunId) -> Vec<Self> {
+        let mut chain: Vec<Self> = Vec::new();
+        for turn in turns {
+            let continues = chain.iter().any(|run| turn.answers.as_ref() == Some(&run.at.run));
+            if turn.at.run == *first || continues {
+                chain.push(turn.clone());
+            }
+        }
+        chain
+    }
 }

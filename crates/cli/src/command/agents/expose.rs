@@ -100,6 +100,17 @@ from openai import OpenAI
 client = OpenAI(base_url="{url}/v1", api_key=TOKEN)
 print(client.responses.create(model="{slug}", input="Hello").output_text)"#
         ),
+        AgentProtocol::A2a => format!(
+            r#"
+card {url}/a2a/{slug}/.well-known/agent-card.json
+
+curl {url}/a2a/{slug}/message:send -H "authorization: Bearer $TOKEN" \
+  -H "A2A-Version: 1.0" -H "content-type: application/a2a+json" \
+  -d '{{"message": {{"messageId": "1", "role": "ROLE_USER", "parts": [{{"text": "Hello"}}]}}}}'
+
+from a2a.client import create_client
+client = await create_client("{url}/a2a/{slug}")"#
+        ),
     };
     terminal.line(example)
 }

@@ -1,0 +1,11 @@
+//! Tests of A2A through the router of a server.
+
+mod attacks;
+mod bad_input;
+mod cards;
+mod kills;
+mod organizations;
+mod pushes;
+mod reports;
+mod tasks;
+mod world;

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Asks agents that are exposed by A2A with the SDKs of the protocol.
+
+    run.py [WORD...]    all tests, or those whose names contain one of the words
+    run.py --kit PORT   an agent for the compatibility kit, until it is stopped
+
+The Python SDK is installed below the target folder in the version that this file pins. Needs `weft` in
+WEFT_TARGET_DIR.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+PACKAGES = ["a2a-sdk[http-server,signing]==1.3.0", "mcp==2.3.0", "uvicorn==0.54.0"]
+
+
+def install():
+    """Installs the pinned packages unless they are there; returns the interpreter."""
+    digest = hashlib.sha256(str(PACKAGES).encode()).hexdigest()
+    folder = TARGET / "a2a" / digest[:16]
+    if not (folder / "done").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        pip = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, *PACKAGES], check=True)
+        (folder / "done").touch()
+    return folder / "bin" / "python"
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    program = ["kit.py", *words[1:]] if words[:1] == ["--kit"] else ["sdk.py", *words]
+    done = subprocess.run([install(), "-B", *program], cwd=HERE)
+    sys.exit(done.returncode)
