@@ -25,7 +25,7 @@ const MAX_AGE_SECONDS: u32 = 300;
 /// Maximum number of cards whose times are kept.
 const SEEN_MAX: usize = 1_000;
 
-/// What the cards of a server have in common.
+/// Settings of all cards of a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CardSettings {
     /// Address of the server, if it is not the one that requests name.
@@ -72,7 +72,7 @@ impl CardSettings {
         }
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let host = text(HOST.as_str()).unwrap_or("localhost");
-        // A proxy that ends TLS says so.
+        // A proxy that ends TLS sets the header.
         let scheme = match text("x-forwarded-proto") {
             Some("https") => "https",
             _ => "http",

@@ -25,7 +25,7 @@ pub(crate) const OUTPUT_MODES: [&str; 3] = ["text/plain", "text/markdown", "appl
 /// Maximum number of parts of a message.
 const PARTS_MAX: usize = 100;
 
-/// What a message of a client says.
+/// Content of a message of a client.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Said {
     /// Content for the agent, in order.

@@ -4,7 +4,7 @@
 //! recorded, so that another process, or this one after a restart, continues after it.
 
 use crate::error::A2aError;
-use crate::follow::{Follower, Shared, Until};
+use crate::follow::{Follower, TaskSource, Until};
 use crate::push::{Found, Pushes};
 use crate::reader::Update;
 use crate::stream::Events;
@@ -23,7 +23,7 @@ use weftwork_types::port::{EgressRequest, Method, Redirects};
 
 /// Time after which the configurations are read again.
 const SWEEP: Duration = Duration::from_secs(5);
-/// Time for which a process holds a configuration, and after which it says so again.
+/// Time for which a process holds a configuration, and interval at which it renews the hold.
 const HOLD: Duration = Duration::from_secs(60);
 const RENEW: Duration = Duration::from_secs(20);
 /// Maximum number of configurations that a process delivers at a time.
@@ -39,7 +39,7 @@ const TOKEN: &str = "x-a2a-notification-token";
 /// The delivery of push notifications of a server.
 #[derive(Debug)]
 pub struct Deliveries {
-    pub(crate) shared: Shared,
+    pub(crate) source: TaskSource,
     pub(crate) pushes: Pushes,
 }
 
@@ -58,11 +58,11 @@ impl Deliveries {
     /// # Cancel safety
     /// A notification that was sent may be sent again.
     pub async fn run(self) {
-        let me = uuid::Uuid::from_u128(self.shared.clock.unique()).to_string();
+        let me = uuid::Uuid::from_u128(self.source.clock.unique()).to_string();
         let mut at_work = BTreeSet::new();
         let mut jobs = FuturesUnordered::new();
         loop {
-            let mut changed = pin!(self.shared.changed.notified());
+            let mut changed = pin!(self.source.changed.notified());
             changed.as_mut().enable();
             match self.due(&me, &at_work, DELIVERIES_MAX.saturating_sub(jobs.len())).await {
                 Ok(due) => {
@@ -76,7 +76,7 @@ impl Deliveries {
                     tracing::warn!(%error, "push notifications are delayed");
                 }
             }
-            let wait = select(changed, self.shared.clock.sleep(SWEEP));
+            let wait = select(changed, self.source.clock.sleep(SWEEP));
             if jobs.is_empty() {
                 wait.await;
             } else if let Either::Left((Some(name), _)) = select(jobs.next(), wait).await {
@@ -97,7 +97,7 @@ impl Deliveries {
             if due.len() >= limit {
                 break;
             }
-            let now = self.shared.clock.now();
+            let now = self.source.clock.now();
             let is_held = found.push.held_until > now && found.push.holder.as_deref() != Some(me);
             if is_held || at_work.contains(&name_of(&found)) || !self.has_more(&mut found).await {
                 continue;
@@ -116,7 +116,7 @@ impl Deliveries {
 
     async fn task_of(&self, found: &Found) -> Result<TaskRuns, A2aError> {
         let push = &found.push;
-        TaskRuns::find(&*self.shared.platform, &push.who, &push.agent, &push.config.task_id).await
+        TaskRuns::find(&*self.source.platform, &push.who, &push.agent, &push.config.task_id).await
     }
 
     /// Returns `true` if the task has a run that was not delivered, or was cancelled. A configuration
@@ -126,7 +126,7 @@ impl Deliveries {
             Ok(task) => task.runs.len() > found.push.runs || task.canceled_at().is_some(),
             Err(error) if error.is_missing() => {
                 let push = &found.push;
-                let now = self.shared.clock.now();
+                let now = self.source.clock.now();
                 let config = &push.config;
                 let deleted = self.pushes.delete(&push.who, &config.task_id, &config.id, now).await;
                 if deleted.is_err() {
@@ -144,7 +144,7 @@ impl Deliveries {
         }
         found.push.holder = None;
         found.push.held_until = weftwork_types::Timestamp(0);
-        if let Err(error) = self.pushes.update(&mut found, self.shared.clock.now()).await {
+        if let Err(error) = self.pushes.update(&mut found, self.source.clock.now()).await {
             tracing::debug!(%error, "a push notification configuration was changed meanwhile");
         }
     }
@@ -155,13 +155,13 @@ impl Deliveries {
         let events = Events::of(&task);
         let done = found.push.runs;
         let who = found.push.who.clone();
-        let mut follower = Follower::new(self.shared.clone(), who, task, done, Until::Asks);
+        let mut follower = Follower::new(self.source.clone(), who, task, done, Until::Asks);
         let mut seen = 0;
         loop {
             let update = {
                 let mut next = pin!(follower.next());
                 loop {
-                    match select(next, self.shared.clock.sleep(RENEW)).await {
+                    match select(next, self.source.clock.sleep(RENEW)).await {
                         Either::Left((update, _)) => break update?,
                         Either::Right(((), again)) => next = again,
                     }
@@ -193,7 +193,7 @@ impl Deliveries {
     }
 
     async fn hold(&self, found: &mut Found) -> Result<(), StoreError> {
-        let now = self.shared.clock.now();
+        let now = self.source.clock.now();
         found.push.held_until = now.plus(HOLD);
         self.pushes.update(found, now).await
     }
@@ -214,7 +214,7 @@ impl Deliveries {
                 }
             }
             if attempt < ATTEMPTS_MAX {
-                self.shared.clock.sleep(wait).await;
+                self.source.clock.sleep(wait).await;
                 wait = wait.saturating_mul(2);
                 if self.hold(found).await.is_err() {
                     return false;

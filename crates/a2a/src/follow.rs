@@ -16,9 +16,9 @@ use weftwork_types::{BoxFuture, BoxStream, Principal};
 /// Time after which a task that waits is read again, for messages that another process took.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// What all requests share: the agents, the clock, and the signal for tasks that go on.
+/// The agents whose tasks are read, the clock, and the signal for tasks that continue.
 #[derive(Debug, Clone)]
-pub(crate) struct Shared {
+pub(crate) struct TaskSource {
     pub(crate) platform: Arc<dyn Platform>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Notified when a message continued a task, or a client cancelled one.
@@ -44,7 +44,7 @@ struct Current {
 
 /// A task that is followed.
 pub(crate) struct Follower {
-    shared: Shared,
+    source: TaskSource,
     who: Principal,
     task: TaskRuns,
     /// Number of its runs that were followed to their end.
@@ -58,14 +58,14 @@ pub(crate) struct Follower {
 impl Follower {
     /// Follows a task after its first `done` runs, which have ended.
     pub(crate) fn new(
-        shared: Shared,
+        source: TaskSource,
         who: Principal,
         task: TaskRuns,
         done: usize,
         until: Until,
     ) -> Self {
         let updates = VecDeque::new();
-        Self { shared, who, task, done, until, current: None, updates, is_over: false }
+        Self { source, who, task, done, until, current: None, updates, is_over: false }
     }
 
     /// Returns the next update. There is none after the end of the task, and after the end of this
@@ -124,23 +124,23 @@ impl Follower {
 
     /// Opens the next run, or waits for it.
     async fn open(&mut self) -> Result<()> {
-        let shared = self.shared.clone();
-        let mut changed = std::pin::pin!(shared.changed.notified());
+        let source = self.source.clone();
+        let mut changed = std::pin::pin!(source.changed.notified());
         // A change after this line is not missed.
         changed.as_mut().enable();
         self.reload().await?;
         if self.task.canceled_at().is_some() {
-            let status = self.task.status(&*shared.platform, &self.who).await?;
+            let status = self.task.status(&*source.platform, &self.who).await?;
             self.updates.push_back(Update::Status(status));
             self.is_over = true;
             return Ok(());
         }
         let Some(turn) = self.task.runs.get(self.done).cloned() else {
-            let wait = shared.clock.sleep(READ_AGAIN);
+            let wait = source.clock.sleep(READ_AGAIN);
             futures_util::future::select(changed, wait).await;
             return Ok(());
         };
-        let RunHandle { events, outcome, .. } = follow(&*shared.platform, &self.who, &turn).await?;
+        let RunHandle { events, outcome, .. } = follow(&*source.platform, &self.who, &turn).await?;
         let reader = RunReader::new(&turn, &self.task.id());
         self.updates.push_back(reader.begin());
         self.current = Some(Current { turn, reader, events, outcome });
@@ -148,7 +148,7 @@ impl Follower {
     }
 
     async fn reload(&mut self) -> Result<()> {
-        self.task = self.task.reload(&*self.shared.platform, &self.who).await?;
+        self.task = self.task.reload(&*self.source.platform, &self.who).await?;
         Ok(())
     }
 

@@ -82,16 +82,17 @@ struct Refused {
     error: A2aError,
 }
 
-fn read_request(body: &Bytes) -> Result<Request, Refused> {
-    let refuse =
-        |id: Value, kind, message: &str| Refused { id, error: A2aError::new(kind, message) };
+fn read_request(body: &Bytes) -> Result<Request, Box<Refused>> {
+    let refuse = |id: Value, kind, message: &str| {
+        Box::new(Refused { id, error: A2aError::new(kind, message) })
+    };
     let value = read_json(body).map_err(|refused| match refused.status {
         StatusCode::UNPROCESSABLE_ENTITY => refuse(
             Value::Null,
             Kind::ParseError,
             &format!("the body is no JSON: {}", refused.detail),
         ),
-        _ => Refused { id: Value::Null, error: refused.into() },
+        _ => Box::new(Refused { id: Value::Null, error: refused.into() }),
     })?;
     let Value::Object(mut members) = value else {
         let message = "the body is no JSON object; a request is one, and batches are not taken";

@@ -1,7 +1,7 @@
 //! Lists of tasks.
 
 use crate::error::{A2aError, Result};
-use crate::follow::Shared;
+use crate::follow::TaskSource;
 use crate::task::{TaskRuns, check_history, cut_history};
 use crate::wire::{ListTasks, ListTasksResult, Task, TaskState};
 use std::cmp::Reverse;
@@ -45,7 +45,7 @@ impl Place {
 /// # Errors
 /// An error for a request that does not fit, and those of the store.
 pub(crate) async fn list(
-    shared: &Shared,
+    source: &TaskSource,
     who: &Principal,
     agent: &str,
     request: ListTasks,
@@ -58,9 +58,9 @@ pub(crate) async fn list(
         token => Some(Place::read(token)?),
     };
     let mut tasks = Vec::new();
-    for task in all_of(shared, who, agent, &request.context_id).await? {
+    for task in all_of(source, who, agent, &request.context_id).await? {
         let is_later = after.is_none_or(|after| task.changed_at() > after);
-        if is_later && has_state(shared, who, &task, request.status).await? {
+        if is_later && has_state(source, who, &task, request.status).await? {
             tasks.push(task);
         }
     }
@@ -72,7 +72,7 @@ pub(crate) async fn list(
         .collect();
     let mut shown = Vec::new();
     for task in rest.iter().take(page_size) {
-        shown.push(show(shared, who, task, history, request.include_artifacts).await?);
+        shown.push(show(source, who, task, history, request.include_artifacts).await?);
     }
     let last = rest.get(..page_size).filter(|page| page.len() < rest.len());
     let next = last.and_then(|page| page.last()).map(|task| Place::of(task).token());
@@ -99,12 +99,12 @@ fn read_time(text: &str) -> Result<Option<Timestamp>> {
 
 /// Returns the tasks of a context, or of the conversations that changed last.
 async fn all_of(
-    shared: &Shared,
+    source: &TaskSource,
     who: &Principal,
     agent: &str,
     context: &str,
 ) -> Result<Vec<TaskRuns>> {
-    let platform = &*shared.platform;
+    let platform = &*source.platform;
     let contexts = match context {
         "" => {
             let list = platform.conversations(who, None, None, CONVERSATIONS_MAX).await;
@@ -123,23 +123,23 @@ async fn all_of(
 }
 
 async fn has_state(
-    shared: &Shared,
+    source: &TaskSource,
     who: &Principal,
     task: &TaskRuns,
     wanted: Option<TaskState>,
 ) -> Result<bool> {
     let Some(wanted) = wanted else { return Ok(true) };
-    Ok(task.status(&*shared.platform, who).await?.state == wanted)
+    Ok(task.status(&*source.platform, who).await?.state == wanted)
 }
 
 async fn show(
-    shared: &Shared,
+    source: &TaskSource,
     who: &Principal,
     task: &TaskRuns,
     history: Option<i64>,
     include_artifacts: bool,
 ) -> Result<Task> {
-    let mut shown = task.snapshot(&*shared.platform, who, task.ended()).await?;
+    let mut shown = task.snapshot(&*source.platform, who, task.ended()).await?;
     cut_history(&mut shown, history);
     if !include_artifacts {
         shown.artifacts = None;

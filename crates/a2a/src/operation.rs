@@ -41,12 +41,12 @@ impl<'a> Operations<'a> {
         headers: &'a HeaderMap,
         slug: &str,
     ) -> Result<Self> {
-        let agent = agent::find(&*server.shared.platform, client.principal(), slug)?;
+        let agent = agent::find(&*server.source.platform, client.principal(), slug)?;
         Ok(Self { server, client, headers, agent })
     }
 
     fn platform(&self) -> &dyn Platform {
-        &*self.server.shared.platform
+        &*self.server.source.platform
     }
 
     fn who(&self) -> &Principal {
@@ -67,10 +67,10 @@ impl<'a> Operations<'a> {
             self.pushes().check(config)?;
         }
         let Self { client, headers, agent, .. } = self;
-        let sending = Sending { shared: &self.server.shared, client, headers, agent };
+        let sending = Sending { source: &self.server.source, client, headers, agent };
         let sent = sending.send(message).await?;
         if let (Sent::Task { task, done }, Some(config)) = (&sent, push) {
-            self.pushes().put(&self.server.shared, self.who(), task, *done, config).await?;
+            self.pushes().put(&self.server.source, self.who(), task, *done, config).await?;
         }
         Ok(sent)
     }
@@ -89,9 +89,9 @@ impl<'a> Operations<'a> {
             Sent::Message(message) => return Ok(SendResult::Message(message)),
         };
         if !return_immediately {
-            let shared = self.server.shared.clone();
+            let source = self.server.source.clone();
             let who = self.who().clone();
-            let mut follower = Follower::new(shared, who, runs.clone(), done, Until::Asks);
+            let mut follower = Follower::new(source, who, runs.clone(), done, Until::Asks);
             while follower.next().await?.is_some() {}
             runs = runs.reload(self.platform(), self.who()).await?;
             done = runs.ended();
@@ -117,7 +117,7 @@ impl<'a> Operations<'a> {
         let mut task = runs.snapshot(self.platform(), self.who(), done).await?;
         cut_history(&mut task, history);
         let shown = Shown { task, runs, done };
-        Ok(events_of(self.server.shared.clone(), self.who().clone(), shown, Until::Asks))
+        Ok(events_of(self.server.source.clone(), self.who().clone(), shown, Until::Asks))
     }
 
     pub(crate) async fn get(&self, request: TaskRef) -> Result<Task> {
@@ -131,7 +131,7 @@ impl<'a> Operations<'a> {
 
     pub(crate) async fn list(&self, request: ListTasks) -> Result<ListTasksResult> {
         self.client.require(Right::Read)?;
-        list::list(&self.server.shared, self.who(), &self.agent.slug, request).await
+        list::list(&self.server.source, self.who(), &self.agent.slug, request).await
     }
 
     pub(crate) async fn cancel(&self, request: TaskRef) -> Result<Task> {
@@ -154,7 +154,7 @@ impl<'a> Operations<'a> {
             // It stops at its next await point.
             handle.outcome.await;
         }
-        self.server.shared.changed.notify_waiters();
+        self.server.source.changed.notify_waiters();
         runs = runs.reload(platform, who).await?;
         runs.snapshot(platform, who, runs.ended()).await
     }
@@ -172,7 +172,7 @@ impl<'a> Operations<'a> {
             return Err(A2aError::unsupported(text));
         }
         let shown = Shown { task, runs, done };
-        Ok(events_of(self.server.shared.clone(), self.who().clone(), shown, Until::Ends))
+        Ok(events_of(self.server.source.clone(), self.who().clone(), shown, Until::Ends))
     }
 
     pub(crate) async fn create_config(&self, request: PushConfig) -> Result<PushConfig> {
@@ -182,7 +182,7 @@ impl<'a> Operations<'a> {
         pushes.check(&request)?;
         let who = self.who();
         let done = task.ended();
-        let stored = pushes.put(&self.server.shared, who, &task, done, request).await?;
+        let stored = pushes.put(&self.server.source, who, &task, done, request).await?;
         Ok(shown(stored))
     }
 
@@ -204,7 +204,7 @@ impl<'a> Operations<'a> {
     pub(crate) async fn delete_config(&self, request: ConfigRef) -> Result<()> {
         self.client.require(Right::Run)?;
         let task = self.find(&request.task_id).await?;
-        let now = self.server.shared.clock.now();
+        let now = self.server.source.clock.now();
         self.pushes().delete(self.who(), &task.id(), &request.id, now).await
     }
 

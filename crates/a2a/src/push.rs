@@ -4,7 +4,7 @@
 //! have secrets of the client, which no answer has.
 
 use crate::error::{A2aError, Result, shorten};
-use crate::follow::Shared;
+use crate::follow::TaskSource;
 use crate::task::TaskRuns;
 use crate::wire::{Authentication, PushConfig};
 use serde::{Deserialize, Serialize};
@@ -107,7 +107,7 @@ impl Pushes {
     /// An error for a task with too many of them, and those of the store.
     pub(crate) async fn put(
         &self,
-        shared: &Shared,
+        source: &TaskSource,
         who: &Principal,
         task: &TaskRuns,
         runs: usize,
@@ -116,7 +116,7 @@ impl Pushes {
         let mut config = config;
         config.task_id = task.id();
         if config.id.is_empty() {
-            config.id = uuid::Uuid::from_u128(shared.clock.unique()).to_string();
+            config.id = uuid::Uuid::from_u128(source.clock.unique()).to_string();
         }
         let known = self.list(who, &config.task_id).await?;
         let is_new = known.iter().all(|found| found.push.config.id != config.id);
@@ -125,7 +125,7 @@ impl Pushes {
                 format!("the task has {CONFIGS_MAX} configurations, which is the maximum");
             return Err(A2aError::invalid("id", message));
         }
-        let status = task.status(&*shared.platform, who).await?;
+        let status = task.status(&*source.platform, who).await?;
         let push = StoredPush {
             who: who.clone(),
             agent: task.first().agent.clone(),
@@ -139,9 +139,9 @@ impl Pushes {
         let to = sequence_of(who, &config.task_id, &config.id);
         let content = Content::json(FORMAT, &push).map_err(of_store)?;
         let write = vec![SequenceWrite::replace(to, content)];
-        let now = shared.clock.now();
+        let now = source.clock.now();
         self.store.write_sequences(&server(), write, now).await.map_err(of_store)?;
-        shared.changed.notify_waiters();
+        source.changed.notify_waiters();
         Ok(config)
     }
 

@@ -4,7 +4,7 @@ use crate::agent;
 use crate::card::{Audience, CardKey, CardSettings};
 use crate::delivery::Deliveries;
 use crate::error::{A2aError, Result, of_guard};
-use crate::follow::Shared;
+use crate::follow::TaskSource;
 use crate::json_rpc::{self, Call};
 use crate::push::Pushes;
 use crate::rest;
@@ -130,7 +130,7 @@ const KEYS: &[MountedOperation] = with_slashes![
 /// The protocol for the agents of a server.
 #[derive(Debug, Clone)]
 pub struct A2aServer {
-    pub(crate) shared: Shared,
+    pub(crate) source: TaskSource,
     pub(crate) pushes: Pushes,
     pub(crate) cards: CardSettings,
 }
@@ -145,8 +145,8 @@ impl A2aServer {
         clock: Arc<dyn Clock>,
         egress: Arc<dyn CheckUrl>,
     ) -> Self {
-        let shared = Shared { platform, clock, changed: Arc::new(Notify::new()) };
-        Self { shared, pushes: Pushes { store, egress }, cards: CardSettings::default() }
+        let source = TaskSource { platform, clock, changed: Arc::new(Notify::new()) };
+        Self { source, pushes: Pushes { store, egress }, cards: CardSettings::default() }
     }
 
     /// Sets the address of the server in cards; by default the one that the request names.
@@ -180,7 +180,7 @@ impl A2aServer {
     /// Returns the delivery of push notifications, to be run beside the server.
     #[must_use]
     pub fn deliveries(&self) -> Deliveries {
-        Deliveries { shared: self.shared.clone(), pushes: self.pushes.clone() }
+        Deliveries { source: self.source.clone(), pushes: self.pushes.clone() }
     }
 
     /// Returns the routes, for [`Server::mount`](weftwork_server::Server::mount).
@@ -281,7 +281,7 @@ async fn call_tenant(
 /// Returns the agents that a client, or everybody, sees.
 fn seen(server: &A2aServer, client: Option<&MountedClient>) -> Vec<AgentSummary> {
     let who = client.map_or_else(agent::anybody, |client| client.principal().clone());
-    agent::exposed(&*server.shared.platform, &who)
+    agent::exposed(&*server.source.platform, &who)
 }
 
 fn audience_of(agent: &AgentSummary) -> Audience {
@@ -294,7 +294,7 @@ fn audience_of(agent: &AgentSummary) -> Audience {
 fn respond_card(server: &A2aServer, headers: &HeaderMap, agent: &AgentSummary) -> Response {
     let audience = audience_of(agent);
     let card = server.cards.card(agent, audience, headers);
-    server.cards.respond(card, audience, headers, server.shared.clock.now())
+    server.cards.respond(card, audience, headers, server.source.clock.now())
 }
 
 async fn card(

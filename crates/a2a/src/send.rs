@@ -2,7 +2,7 @@
 
 use crate::content::{Details, Said};
 use crate::error::{A2aError, Result, shorten};
-use crate::follow::Shared;
+use crate::follow::TaskSource;
 use crate::task::{TaskRuns, metadata_of};
 use crate::wire::{self, Message, Part, Role};
 use axum::http::HeaderMap;
@@ -35,7 +35,7 @@ pub(crate) enum Sent {
 /// A client that sends a message to an agent.
 #[derive(Debug)]
 pub(crate) struct Sending<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) source: &'a TaskSource,
     pub(crate) client: &'a MountedClient,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) agent: &'a AgentSummary,
@@ -90,7 +90,7 @@ impl Sending<'_> {
                     after: None,
                     metadata,
                 };
-                match self.shared.platform.begin(by, turn).await {
+                match self.source.platform.begin(by, turn).await {
                     Ok(handle) => Begun::Run(handle),
                     Err(fault) if fault.code == WAITING => {
                         return self.answer_in_context(sent, fault).await;
@@ -103,7 +103,7 @@ impl Sending<'_> {
             Begun::Run(handle) => handle.run.run,
             Begun::Answer(response) => return answered(&message, response).map(Sent::Message),
         };
-        let platform = &*self.shared.platform;
+        let platform = &*self.source.platform;
         let task = TaskRuns::find(platform, self.who(), &self.agent.slug, run.as_str()).await?;
         Ok(Sent::Task { task, done: 0 })
     }
@@ -111,7 +111,7 @@ impl Sending<'_> {
     /// Answers the only question of the context, if a text does: some clients send the context of a task
     /// that asks, and not the task.
     async fn answer_in_context(&self, message: Message, waiting: Fault) -> Result<Sent> {
-        let platform = &*self.shared.platform;
+        let platform = &*self.source.platform;
         let turns = platform.turns(self.who(), &message.context_id).await;
         let turns = turns.map_err(A2aError::of_fault)?;
         let Some(task) = TaskRuns::all_of(&turns, &self.agent.slug).pop() else {
@@ -159,12 +159,12 @@ impl Sending<'_> {
             conversation_id: context,
             payload,
         };
-        let begun = self.shared.platform.begin_request(by, request, metadata).await;
+        let begun = self.source.platform.begin_request(by, request, metadata).await;
         begun.map_err(of_begin)
     }
 
     async fn answer(&self, message: Message, said: Said) -> Result<Sent> {
-        let platform = &*self.shared.platform;
+        let platform = &*self.source.platform;
         let who = self.who();
         let task = TaskRuns::find(platform, who, &self.agent.slug, &message.task_id).await?;
         if !message.context_id.is_empty() && message.context_id != task.context() {
@@ -199,7 +199,7 @@ impl Sending<'_> {
         let by = self.caller(&message)?;
         platform.begin(by, turn).await.map_err(of_begin)?;
         let task = task.reload(platform, who).await?;
-        self.shared.changed.notify_waiters();
+        self.source.changed.notify_waiters();
         Ok(Sent::Task { task, done })
     }
 }

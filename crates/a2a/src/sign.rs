@@ -118,7 +118,8 @@ fn public_key(secret: &Secret) -> Value {
             // An uncompressed point: a byte, and the two coordinates.
             let point = key.public_key().as_ref();
             let (x, y) = point.split_at_checked(1).unwrap_or_default().1.split_at(32);
-            let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+            let x = URL_SAFE_NO_PAD.encode(x);
+            let y = URL_SAFE_NO_PAD.encode(y);
             json!({"crv": "P-256", "kty": "EC", "x": x, "y": y})
         }
     }

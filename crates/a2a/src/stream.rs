@@ -1,6 +1,6 @@
 //! Events of streams.
 
-use crate::follow::{Follower, Shared, Until};
+use crate::follow::{Follower, TaskSource, Until};
 use crate::reader::Update;
 use crate::task::TaskRuns;
 use crate::wire::{ArtifactUpdate, StatusUpdate, StreamResponse, Task};
@@ -48,14 +48,14 @@ pub(crate) struct Shown {
 
 /// Returns the stream of a task: the task, and the updates after it.
 pub(crate) fn events_of(
-    shared: Shared,
+    source: TaskSource,
     who: Principal,
     shown: Shown,
     until: Until,
 ) -> BoxStream<'static, StreamResponse> {
     let Shown { task, runs, done } = shown;
     let events = Events::of(&runs);
-    let follower = Follower::new(shared, who, runs, done, until);
+    let follower = Follower::new(source, who, runs, done, until);
     let updates = follower.into_stream().map(move |update| events.of_update(update));
     Box::pin(stream::iter([StreamResponse::Task(task)]).chain(updates))
 }

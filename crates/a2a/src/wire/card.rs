@@ -18,7 +18,7 @@ pub struct AgentCard {
     pub provider: Option<AgentProvider>,
     /// Version of the agent.
     pub version: String,
-    /// What the server can do.
+    /// Abilities of the server.
     pub capabilities: AgentCapabilities,
     /// Ways to authenticate.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -30,7 +30,7 @@ pub struct AgentCard {
     pub default_input_modes: Vec<String>,
     /// Media types that the agent gives.
     pub default_output_modes: Vec<String>,
-    /// What the agent does.
+    /// Abilities of the agent.
     pub skills: Vec<AgentSkill>,
     /// Signatures over the card.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -61,7 +61,7 @@ pub struct AgentProvider {
     pub organization: String,
 }
 
-/// What a server can do for an agent.
+/// Abilities of a server for an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCapabilities {
@@ -73,7 +73,7 @@ pub struct AgentCapabilities {
     pub extended_agent_card: bool,
 }
 
-/// What an agent does.
+/// An ability of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentSkill {

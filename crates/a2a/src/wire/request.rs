@@ -2,8 +2,18 @@
 
 use super::message::Message;
 use super::task::{Task, TaskState};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
+
+/// Reads a state; an unspecified one is none.
+fn specified<'de, D: Deserializer<'de>>(from: D) -> Result<Option<TaskState>, D::Error> {
+    match Value::deserialize(from)? {
+        Value::Null => Ok(None),
+        value if value == "TASK_STATE_UNSPECIFIED" => Ok(None),
+        value => TaskState::deserialize(value).map(Some).map_err(D::Error::custom),
+    }
+}
 
 /// A message to an agent.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -130,6 +140,7 @@ pub struct ListTasks {
     #[serde(alias = "context_id")]
     pub context_id: String,
     /// The only state.
+    #[serde(deserialize_with = "specified")]
     pub status: Option<TaskState>,
     /// Maximum number of tasks.
     #[serde(alias = "page_size")]

@@ -1,5 +1,7 @@
 //! Tests of A2A through the router of a server.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 mod attacks;
 mod bad_input;
 mod cards;

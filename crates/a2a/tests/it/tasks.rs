@@ -232,6 +232,7 @@ async fn tasks_are_listed_by_pages_states_contexts_and_times() {
 
     assert_eq!(list(json!({"status": "TASK_STATE_COMPLETED"})).await["totalSize"], 5);
     assert_eq!(list(json!({"status": "TASK_STATE_FAILED"})).await["totalSize"], 0);
+    assert_eq!(list(json!({"status": "TASK_STATE_UNSPECIFIED"})).await["totalSize"], 5);
     let context = &all["tasks"][0]["contextId"];
     assert_eq!(list(json!({"contextId": context})).await["totalSize"], 1);
     assert_eq!(list(json!({"statusTimestampAfter": "2999-01-01T00:00:00Z"})).await["totalSize"], 0);

@@ -8,7 +8,7 @@ use weftwork_a2a::{A2aServer, CardKey};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 
-/// What an operator says about the agents that are exposed by A2A.
+/// Settings of the operator for the agents that are exposed by A2A.
 #[derive(Debug, Default)]
 pub(crate) struct A2aOptions {
     /// Address of the server in cards.
