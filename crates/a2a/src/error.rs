@@ -114,11 +114,13 @@ pub(crate) struct A2aError {
     field: Option<String>,
     /// Code of ours.
     code: Option<String>,
+    /// Seconds after which a request that came at a bad time may be repeated.
+    retry_after: u64,
 }
 
 impl A2aError {
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), field: None, code: None }
+        Self { kind, message: message.into(), field: None, code: None, retry_after: 1 }
     }
 
     /// The principal has no such task: there is none, or it is another one's.
@@ -257,7 +259,7 @@ impl IntoResponse for A2aError {
         response.headers_mut().insert(CONTENT_TYPE, A2A_JSON);
         let is_busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
         if is_busy.contains(&forms.status) {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            response.headers_mut().insert(RETRY_AFTER, self.retry_after.into());
         }
         response
     }
@@ -265,7 +267,8 @@ impl IntoResponse for A2aError {
 
 impl From<Refused> for A2aError {
     fn from(refused: Refused) -> Self {
-        Self::new(Kind::Http(refused.status), refused.detail)
+        let retry_after = refused.retry_after;
+        Self { retry_after, ..Self::new(Kind::Http(refused.status), refused.detail) }
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weftwork_agents::{AgentError, AgentRuntime, AgentRuntimeBuilder};
 use weftwork_graph::{IntoGraph, SystemClock};
 use weftwork_models::{ChatModel, ModelChoice, Recorder};
-use weftwork_runtime::{DependencyError, Recovery, Runtime};
+use weftwork_runtime::{DependencyError, Recovery, Runtime, RuntimeBuilder};
 use weftwork_store::{NewRun, Store};
 use weftwork_tools::ToolBox;
 use weftwork_types::Principal;
@@ -251,16 +251,11 @@ impl AppBuilder {
         let mut builder = Runtime::builder(Arc::clone(&store))
             .clock(Arc::clone(&clock))
             .recovery(self.recovery.unwrap_or(usual));
-        builder = builder.limits(config.limits.clone());
         if let Some(budgets) = self.budgets {
             builder = builder.budgets(budgets);
         }
-        let in_config = config.thread_budget.as_ref().map(|setting| setting.value);
-        if let Some(limits) = self.thread_budget.or(in_config) {
-            builder = builder.thread_budget(limits);
-        }
-        let version = config.graph_version.as_deref().or(self.build_version);
-        if let Some(version) = version {
+        builder = with_limits(builder, &config, self.thread_budget);
+        if let Some(version) = config.graph_version.as_deref().or(self.build_version) {
             builder = builder.program_version(version);
         }
         if let Some(runs_max) = self.runs_max {
@@ -321,6 +316,20 @@ impl AppBuilder {
             durability: self.durability,
             multitask: self.multitask,
         })
+    }
+}
+
+/// Sets the limits of runs: those of the program, or else those of the configuration.
+fn with_limits(
+    builder: RuntimeBuilder,
+    config: &Config,
+    thread_budget: Option<Limits>,
+) -> RuntimeBuilder {
+    let builder = builder.limits(config.limits.clone());
+    let in_config = config.thread_budget.as_ref().map(|setting| setting.value);
+    match thread_budget.or(in_config) {
+        Some(limits) => builder.thread_budget(limits),
+        None => builder,
     }
 }
 

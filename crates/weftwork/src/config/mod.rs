@@ -314,9 +314,7 @@ impl Config {
         let rules = rules.map(|setting| ToolRules::read(setting, surroundings)).transpose()?;
         let agents = pick(("", &None), AGENTS_VARIABLE, file.agents);
         let agents = match agents {
-            Some(Setting { value, origin }) => {
-                Some(Setting { value: located(&value, &origin, surroundings)?, origin })
-            }
+            Some(setting) => Some(located_setting(setting, surroundings)?),
             None => {
                 let folder = Some(surroundings.folder.join(LOCAL_AGENTS));
                 let folder = folder.filter(|folder| folder.is_dir());
@@ -333,11 +331,8 @@ impl Config {
             expected: "limits of accounts and keys".to_owned(),
         })?;
         let model_file = pick(("", &None), WEIGHTS_VARIABLE, file.model_file);
-        let model_file = model_file
-            .map(|Setting { value, origin }| {
-                Ok::<_, Error>(Setting { value: located(&value, &origin, surroundings)?, origin })
-            })
-            .transpose()?;
+        let model_file =
+            model_file.map(|setting| located_setting(setting, surroundings)).transpose()?;
         let model_url = surroundings.get(WEIGHTS_URL_VARIABLE);
         let cache = surroundings.user_folder("XDG_CACHE_HOME", ".cache");
         let data = surroundings.user_folder("XDG_DATA_HOME", DATA_BELOW_HOME);
@@ -399,6 +394,14 @@ impl Config {
         self.providers = with_environment(|variable| Ok(ProviderTable::load(variable, &changes)?))?;
         Ok(self)
     }
+}
+
+/// Returns a setting with its path, by [`located`].
+fn located_setting(
+    Setting { value, origin }: Setting<String>,
+    surroundings: &Surroundings<'_>,
+) -> Result<Setting<PathBuf>, Error> {
+    Ok(Setting { value: located(&value, &origin, surroundings)?, origin })
 }
 
 /// Returns the path of a setting. In a configuration file it is relative to the folder of that file,

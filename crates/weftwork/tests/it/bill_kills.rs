@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use weftwork::graph::SystemClock;
 use weftwork::models::{
     ChatModel, ChatRequest, ChatStream, ModelCaller, ModelError, ModelInfo, RetryPolicy,
 };
@@ -17,10 +18,11 @@ use weftwork::prelude::*;
 use weftwork::runtime::{LeaseConfig, Recovery};
 use weftwork::store::{Period, Store, move_all_usage};
 use weftwork::types::event::AiEvent;
+use weftwork::types::port::Clock as _;
 use weftwork::types::port::GraphExecutor as _;
 use weftwork::types::run::{RunRef, RunStatus};
 use weftwork::types::usage::UsageStatus;
-use weftwork::types::{MessageId, Principal, ThreadId};
+use weftwork::types::{MessageId, Principal, ThreadId, Timestamp};
 use weftwork_testkit::fuzz::Random;
 use weftwork_testkit::{LoopbackServer, Received, Reply};
 
@@ -158,7 +160,7 @@ fn process(url: &str, place: &str, runs: u64) -> Child {
 struct Request {
     /// Id of its answer.
     answer: String,
-    at: Instant,
+    at: Timestamp,
 }
 
 /// The requests of each run.
@@ -174,7 +176,7 @@ fn answer(number: usize, request: &Received, seen: &Seen) -> Reply {
         .expect("not poisoned")
         .entry(run)
         .or_default()
-        .push(Request { answer: id.clone(), at: Instant::now() });
+        .push(Request { answer: id.clone(), at: SystemClock::new().now() });
     let chunk = |delta: Value, reason: Option<&str>| {
         let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
         format!("data: {}\n\n", json!({"id": id, "choices": [choice]}))
@@ -265,6 +267,7 @@ async fn check_run(store: &dyn Store, number: u64, seen: &[Request], figures: &m
     figures.tokens += amount;
 }
 
+#[expect(clippy::print_stdout, reason = "the figures are a measurement")]
 async fn the_bill_is_the_work(place: &str) {
     let is_full = std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full");
     let (runs, kills) = if is_full { (1_000, 20) } else { (60, 4) };
@@ -285,9 +288,10 @@ async fn the_bill_is_the_work(place: &str) {
         }
         child.kill().expect("is killed");
         child.wait().expect("is gone");
+        let now = SystemClock::new().now();
+        let is_open = |request: &&Request| now.since(request.at) < OPEN;
         let seen = seen.lock().expect("not poisoned");
-        open_requests +=
-            seen.values().flatten().filter(|request| request.at.elapsed() < OPEN).count();
+        open_requests += seen.values().flatten().filter(is_open).count();
     }
     let mut last = process(&url, place, runs);
     let ended = tokio::task::spawn_blocking(move || last.wait().expect("ends"));
