@@ -8,6 +8,7 @@ tasks, which the server takes as repetitions. `docs/a2a.md` has the commands.
 
 import contextlib
 import json
+import signal
 import sys
 import uuid
 
@@ -82,6 +83,8 @@ def main():
     methods = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"]
     app = Starlette(routes=[Route("/{path:path}", forward, methods=methods)])
     port = int(sys.argv[1]) if len(sys.argv) > 1 else free_port()
+    # uvicorn repeats the signal when it has stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     print(f"http://127.0.0.1:{port}", flush=True)
     try:
         uvicorn.run(app, host="127.0.0.1", port=port, log_level="error")
