@@ -305,10 +305,10 @@ impl ModelCaller {
                 Err(error) => error,
             };
             drop(bill);
-            ctx.ledger.recorded().await;
             if is_limit(&error) {
                 return Err(error);
             }
+            ctx.ledger.recorded().await;
             let chance = ctx.clock.unique();
             let wait = delay_after(&self.policy, number - before, &error, chance);
             tried.failed = Some(error.clone());

@@ -130,7 +130,7 @@ async fn an_operator_of_the_organisation_exposes_its_agents_and_no_others() {
         (BOB, "own", r#"{"openai": true}"#, 404),
         (BOB, "nothing", r#"{"openai": true}"#, 404),
         (READER, "own", r#"{"openai": true}"#, 403),
-        (ADA, "own", r#"{"a2a": true}"#, 422),
+        (ADA, "own", r#"{"smtp": true}"#, 422),
         (ADA, "own", r#"{"openai": 1}"#, 422),
     ] {
         let answer = put(who, slug, body).await;

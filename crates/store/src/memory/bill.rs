@@ -109,8 +109,7 @@ impl<B: Backend> WriteBill for TableStore<B> {
         who: &'a Principal,
         payer: &'a BilledTo,
     ) -> BoxFuture<'a, Result<usize>> {
-        let need = || Need::Bill { org: who.org.clone(), subject: None };
-        let scope = partial_scope::<B>(|| Scope::of(need()));
+        let scope = partial_scope::<B>(|| Scope::of(Need::AllUsage(who.org.clone())));
         self.backend.write(scope, move |tables| Ok(tables.erase_names(&who.org, payer)))
     }
 }

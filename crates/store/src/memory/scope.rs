@@ -46,6 +46,8 @@ pub(crate) enum Need {
     Unmoved { limit: usize },
     /// The rows of an organisation in the bill, or those of a subject, without changes.
     Bill { org: OrgId, subject: Option<String> },
+    /// The usage facts of an organisation, and its rows in the bill.
+    AllUsage(OrgId),
     /// The attempts of all organisations in the bill, without changes.
     Bills,
     /// The starts at some places.

@@ -114,6 +114,14 @@ impl<'r, R: Rows> Loader<'r, R> {
                 }
                 Ok(())
             }
+            Need::AllUsage(org) => {
+                for kind in [kind::USAGE, kind::MODEL_CALL, kind::RECEIPT] {
+                    let rows = self.scan_all(of_org(kind, org).range()).await?;
+                    self.decode(&rows)?;
+                    self.expected.extend(rows.into_iter().map(|(key, value)| (key, Some(value))));
+                }
+                Ok(())
+            }
             Need::Bills => self.load_prefix(Key::kind(kind::MODEL_CALL)).await,
             Need::Starts(places) => {
                 for place in places {

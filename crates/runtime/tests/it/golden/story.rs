@@ -13,8 +13,9 @@ use weftwork_graph::{
 };
 use weftwork_runtime::StoreCheckpointer;
 use weftwork_store::{
-    Commit, Content, IfExists, Indexing, ItemRef, Metadata, Namespace, NewRun, NewThread,
-    PutOptions, Sequence, Store, UsageRow, WorkerRow, move_all_usage, sequence,
+    BilledTo, Commit, Content, IfExists, Indexing, ItemRef, LimitWindow, Metadata, Namespace,
+    NewRun, NewStart, NewThread, PutOptions, Sequence, StartCheck, StartCounts, StartUnit, Store,
+    UsageRow, WorkerRow, move_all_usage, sequence,
 };
 use weftwork_testkit::ManualClock;
 use weftwork_types::caller::GraphCaller;
@@ -167,6 +168,12 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     let row = UsageRow { caller: caller.into(), fact: fact() };
     store.record_usage(&who, row.clone()).await.expect("records");
     move_all_usage(store.as_ref()).await.expect("moves");
+    let key = BilledTo::Key(row.caller.caller().virtual_key.clone());
+    let (unit, window) = (StartUnit::Runs, LimitWindow::Day);
+    let check = StartCheck { subject: key, unit, window, from: Timestamp(0), limit: 9 };
+    let counts = StartCounts { requests: 1, runs: 1 };
+    let start = NewStart { at: Timestamp(1_000), counts, checks: vec![check] };
+    assert_eq!(store.count_start(&start).await, Ok(None));
     // One that is not moved yet.
     let late = UsageFact { invocation_id: "late".parse().expect("an id"), ..row.fact };
     store.record_usage(&who, UsageRow { fact: late, ..row }).await.expect("records");

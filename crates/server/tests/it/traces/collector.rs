@@ -158,14 +158,16 @@ pub(crate) fn text<'a>(span: &'a otlp::Span, key: &str) -> Option<&'a str> {
 /// An attribute without what differs each time.
 fn shown(attribute: &otlp::KeyValue) -> String {
     let key = &*attribute.key;
-    if ["weft.task.id", "weft.run.id", "user.id", "session.id"].contains(&key) {
+    let differs = ["weft.task.id", "weft.run.id", "user.id", "session.id", "gen_ai.tool.call.id"];
+    if differs.contains(&key) {
         return String::new();
     }
     let value = attribute.value.as_ref().and_then(|value| value.value.as_ref());
     let value = match value.expect("a value") {
         Value::Text(text) if key == "weft.namespace" => {
             let parts = text.split('|').map(|part| part.split(':').next().unwrap_or_default());
-            parts.collect::<Vec<_>>().join("|")
+            let is_name = |part: &&str| !part.bytes().all(|byte| byte.is_ascii_digit());
+            parts.filter(is_name).collect::<Vec<_>>().join("|")
         }
         Value::Number(_) => "…".to_owned(),
         Value::Text(text) => text.clone(),
