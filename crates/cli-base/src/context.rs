@@ -139,7 +139,7 @@ impl CommandContext {
         }
     }
 
-    /// Sends the traces of the runs of the command, at most for [`EXPORT`].
+    /// Sends the traces of the runs of the command, for a limited time.
     pub async fn close_exports(&self) {
         #[cfg(feature = "otel")]
         {
