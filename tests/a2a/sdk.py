@@ -245,7 +245,10 @@ CASES = [
 
 
 def main(words):
+    count = 0
     failed = []
+    # The SDK logs each request.
+    logging.disable(logging.INFO)
     desk = Desk().start()
     try:
         for case in CASES:
@@ -254,16 +257,23 @@ def main(words):
                 name = f"{case.__name__} {binding}"
                 if words and not any(word in name for word in words):
                     continue
+                count += 1
+                began = time.monotonic()
+                problem = None
                 try:
                     asyncio.run(asyncio.wait_for(case(desk, binding), 300))
-                    print(f"ok    {name}", flush=True)
                 except Exception:
                     failed.append(name)
-                    print(f"FAIL  {name}\n{traceback.format_exc()}", flush=True)
+                    problem = traceback.format_exc()
+                seconds = time.monotonic() - began
+                print(f"        {'FAIL' if problem else 'PASS'} [{seconds:8.3f}s] {name}", flush=True)
+                if problem:
+                    print(f"a2a '{name}' panicked at:", problem, sep="\n  ", flush=True)
     finally:
         desk.close()
-    assert not failed, json.dumps(failed)
+    print(f"test result: {'FAILED' if failed else 'ok'}. {count - len(failed)} passed; {len(failed)} failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -3,7 +3,7 @@
 use crate::wire::VERSION;
 use axum::Json;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use weftwork_server::Refused;
@@ -235,6 +235,14 @@ impl A2aError {
         error
     }
 
+    /// Adds the header that says when a request that came at a bad time may be repeated.
+    pub(crate) fn add_retry_after(&self, status: StatusCode, headers: &mut HeaderMap) {
+        let is_busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+        if is_busy.contains(&status) {
+            headers.insert(RETRY_AFTER, self.retry_after.into());
+        }
+    }
+
     /// Returns the status of HTTP that JSON-RPC has too: for refusals of HTTP, and not for errors of
     /// requests.
     pub(crate) fn json_rpc_status(&self) -> StatusCode {
@@ -257,10 +265,7 @@ impl IntoResponse for A2aError {
         }});
         let mut response = (forms.status, Json(body)).into_response();
         response.headers_mut().insert(CONTENT_TYPE, A2A_JSON);
-        let is_busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
-        if is_busy.contains(&forms.status) {
-            response.headers_mut().insert(RETRY_AFTER, self.retry_after.into());
-        }
+        self.add_retry_after(forms.status, response.headers_mut());
         response
     }
 }

@@ -71,7 +71,10 @@ pub(crate) async fn answer(server: A2aServer, client: MountedClient, call: Call)
         })),
         Err(error) => {
             let body = json!({"jsonrpc": "2.0", "id": id, "error": error.json_rpc()});
-            (error.json_rpc_status(), Json(body)).into_response()
+            let status = error.json_rpc_status();
+            let mut response = (status, Json(body)).into_response();
+            error.add_retry_after(status, response.headers_mut());
+            response
         }
     }
 }

@@ -99,8 +99,8 @@ impl ApiError {
     /// The error of a run that failed.
     pub(crate) fn failed(fault: &Fault) -> Self {
         let status = match fault.code.as_str() {
-            // The budget is used up.
-            "W0601" => StatusCode::TOO_MANY_REQUESTS,
+            // The budget of the run, or a limit of the account or key, is used up.
+            "W0601" | "W0661" => StatusCode::TOO_MANY_REQUESTS,
             // The model does not take what the client sent.
             "W0310" => StatusCode::BAD_REQUEST,
             _ => StatusCode::INTERNAL_SERVER_ERROR,

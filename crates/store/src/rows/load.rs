@@ -114,14 +114,7 @@ impl<'r, R: Rows> Loader<'r, R> {
                 }
                 Ok(())
             }
-            Need::AllUsage(org) => {
-                for kind in [kind::USAGE, kind::MODEL_CALL, kind::RECEIPT] {
-                    let rows = self.scan_all(of_org(kind, org).range()).await?;
-                    self.decode(&rows)?;
-                    self.expected.extend(rows.into_iter().map(|(key, value)| (key, Some(value))));
-                }
-                Ok(())
-            }
+            Need::AllUsage(org) => self.load_all_usage(org).await,
             Need::Bills => self.load_prefix(Key::kind(kind::MODEL_CALL)).await,
             Need::Starts(places) => {
                 for place in places {
@@ -231,6 +224,16 @@ impl<'r, R: Rows> Loader<'r, R> {
             keys.push(of_org(kind::USAGE, org).text(invocation));
         }
         self.load_keys(keys).await
+    }
+
+    /// Loads the usage facts of an organisation, and its rows in the bill, which are to be changed.
+    async fn load_all_usage(&mut self, org: &OrgId) -> Result<()> {
+        for kind in [kind::USAGE, kind::MODEL_CALL, kind::RECEIPT] {
+            let rows = self.scan_all(of_org(kind, org).range()).await?;
+            self.decode(&rows)?;
+            self.expected.extend(rows.into_iter().map(|(key, value)| (key, Some(value))));
+        }
+        Ok(())
     }
 
     /// Loads the oldest facts that are not yet moved, and their rows in the bill, on which the

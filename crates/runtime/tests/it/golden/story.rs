@@ -169,8 +169,13 @@ pub(super) async fn play(store: Arc<dyn Store>) {
     store.record_usage(&who, row.clone()).await.expect("records");
     move_all_usage(store.as_ref()).await.expect("moves");
     let key = BilledTo::Key(row.caller.caller().virtual_key.clone());
-    let (unit, window) = (StartUnit::Runs, LimitWindow::Day);
-    let check = StartCheck { subject: key, unit, window, from: Timestamp(0), limit: 9 };
+    let check = StartCheck {
+        subject: key,
+        unit: StartUnit::Runs,
+        window: LimitWindow::Day,
+        from: Timestamp(0),
+        limit: 9,
+    };
     let counts = StartCounts { requests: 1, runs: 1 };
     let start = NewStart { at: Timestamp(1_000), counts, checks: vec![check] };
     assert_eq!(store.count_start(&start).await, Ok(None));
