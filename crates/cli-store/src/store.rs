@@ -45,7 +45,9 @@ async fn erase(
         return Ok(Exit::Cancelled);
     }
     let attempts = erase_names(store.as_ref(), who, payer).await?;
-    context.terminal.note(format_args!("erased the names in {attempts} attempts of model calls"));
+    context.terminal.note(format_args!(
+        "erased the names in {attempts} attempts of model calls; runs of threads that are not deleted keep theirs"
+    ));
     Ok(Exit::Done)
 }
 

@@ -36,6 +36,22 @@ impl AttemptId {
     }
 }
 
+/// Maximum number of input or output tokens of an attempt that a provider is believed: a higher one is
+/// replaced by an estimate, so that one wrong answer spoils no sum.
+const TOKENS_MAX: u64 = 1_000_000_000;
+/// Maximum cost of an attempt that a provider is believed, in millionths of a US dollar.
+const COST_MAX: u64 = 1_000_000_000_000;
+
+/// Returns the counts of a provider without those that no model has.
+fn plausible(reported: Tokens) -> Tokens {
+    let believed = |count: u64| if count <= TOKENS_MAX { count } else { 0 };
+    let (input, output) = (believed(reported.input), believed(reported.output));
+    Tokens { estimated: reported.estimated, ..Tokens::reported(input, output) }
+        .cached(reported.cached)
+        .cache_written(reported.cache_written)
+        .reasoning(reported.reasoning)
+}
+
 /// Data that all attempts of a call share.
 #[derive(Debug)]
 pub(crate) struct CallInfo {
@@ -314,7 +330,7 @@ impl<'a, 'call> Attempt<'a, 'call> {
         }
         let input = self.call.asked_bytes.div_ceil(BYTES_PER_TOKEN);
         let output = self.collector.bytes().div_ceil(BYTES_PER_TOKEN);
-        let Some(reported) = self.collector.tokens() else {
+        let Some(reported) = self.collector.tokens().map(plausible) else {
             return Tokens::estimated(input, output);
         };
         // A provider reads the request and makes what it sends: it reports zero of what it counts
@@ -350,7 +366,7 @@ impl<'a, 'call> Attempt<'a, 'call> {
         self.fact.tokens = tokens;
         let price = self.call.cost(tokens);
         // The provider's own account comes before the price table.
-        let stated = self.collector.cost_micro_usd();
+        let stated = self.collector.cost_micro_usd().filter(|cost| *cost <= COST_MAX);
         self.fact.cost_micro_usd = stated.or(price);
         self.fact.provider_cost_micro_usd = stated;
         self.fact.compared_micro_usd = stated.and(price);
@@ -397,5 +413,20 @@ fn is_refusal(error: &ModelError) -> bool {
         | ModelError::Paused { .. }
         | ModelError::Deadline { .. } => false,
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_no_model_has_are_not_believed() {
+        let whole = Tokens::reported(TOKENS_MAX, 7).cached(5).reasoning(3);
+        assert_eq!(plausible(whole), whole);
+        let wild = Tokens::reported(u64::MAX, 7).cached(u64::MAX);
+        assert_eq!(plausible(wild), Tokens::reported(0, 7));
+        let wild = Tokens::reported(7, TOKENS_MAX + 1).reasoning(9);
+        assert_eq!(plausible(wild), Tokens::reported(7, 0));
     }
 }

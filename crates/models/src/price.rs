@@ -6,6 +6,9 @@ use std::sync::LazyLock;
 use toml::Value;
 use weftwork_types::usage::Tokens;
 
+/// Maximum price of a million tokens, in US dollars.
+const PRICE_MAX: f64 = 1_000_000.0;
+
 const BUILT_IN: &str = include_str!("../prices.toml");
 
 /// Price of a model, in millionths of a US dollar per million tokens.
@@ -154,11 +157,11 @@ impl PriceRow {
     fn parse_micro(&self, member: &str, found: &Value) -> Result<u64, String> {
         let dollars = found.as_float().or(found.as_integer().map(|dollars| dollars as f64));
         match dollars {
-            Some(dollars) if dollars >= 0.0 && dollars.is_finite() => {
+            Some(dollars) if (0.0..=PRICE_MAX).contains(&dollars) => {
                 Ok((dollars * 1_000_000.0).round() as u64)
             }
             _ => Err(format!(
-                "`{member}` of the price of model `{}` is `{found}`, expected US dollars per million tokens, a number of at least 0",
+                "`{member}` of the price of model `{}` is `{found}`, expected US dollars per million tokens, a number from 0 to 1000000",
                 self.name
             )),
         }
@@ -205,7 +208,7 @@ mod tests {
             );
             PriceTable::read(&text).map_err(|error| error.message().to_owned())
         };
-        let dollars = "expected US dollars per million tokens, a number of at least 0";
+        let dollars = "expected US dollars per million tokens, a number from 0 to 1000000";
         for (models, expected) in [
             (
                 r#"{ name = "m", input = -1, output = 2 }"#,

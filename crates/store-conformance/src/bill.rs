@@ -2,8 +2,8 @@ use super::fixture::{begin, commit, fact, finish, principal, program_fact, threa
 use std::slice;
 use std::sync::Arc;
 use weftwork_store::{
-    BilledTo, Commit, Period, QUARTER_MS, Receipt, Store, UsageGroup, UsageRow, UsageSum,
-    UsageTotal, erase_names, move_all_usage,
+    BilledTo, Commit, LimitWindow, NewStart, Period, QUARTER_MS, Receipt, StartCheck, StartCounts,
+    StartUnit, Store, UsageGroup, UsageRow, UsageSum, UsageTotal, erase_names, move_all_usage,
 };
 use weftwork_types::caller::{CallOrigin, Caller, GraphCaller};
 use weftwork_types::usage::{Tokens, UsageFact, UsageStatus};
@@ -223,8 +223,20 @@ pub(super) async fn names_are_erased_and_amounts_stay(store: Arc<dyn Store>) {
     let before = whole(&us()).await;
 
     let ann = BilledTo::Account("ann".parse().expect("an id"));
+    let check = StartCheck {
+        subject: ann.clone(),
+        unit: StartUnit::Runs,
+        window: LimitWindow::Day,
+        from: Timestamp(0),
+        limit: 9,
+    };
+    let counts = StartCounts { requests: 1, runs: 1 };
+    let start = NewStart { at: Timestamp(1_000), counts, checks: vec![check] };
+    assert_eq!(store.count_start(&start).await, Ok(None));
     assert_eq!(erase_names(&*store, &us(), &ann).await, Ok(2));
     assert_eq!(erase_names(&*store, &us(), &ann).await, Ok(0), "nothing has the name any more");
+    let starts = store.starts(&ann, LimitWindow::Day, Timestamp(0)).await;
+    assert_eq!(starts, Ok(StartCounts::default()));
     for (row, is_erased) in rows.iter().zip([true, true, false, false]) {
         let caller = if is_erased { row.caller.erased() } else { row.caller.clone() };
         let expected = UsageRow { caller, fact: row.fact.clone() };

@@ -29,7 +29,7 @@ pub trait WriteBill: Send + Sync {
     fn move_usage(&self, limit: usize) -> BoxFuture<'_, Result<usize>>;
 
     /// Writes [`Caller::erased`] into all moved facts of an account or key of the organisation, and
-    /// returns their number. Amounts stay. Facts that are not yet moved, and runs of threads that are
+    /// returns their number. Amounts stay; its limits begin anew. Facts that are not yet moved, and runs of threads that are
     /// not deleted, keep their names.
     ///
     /// # Errors

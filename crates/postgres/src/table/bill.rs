@@ -95,6 +95,8 @@ async fn erase_names(conn: &mut Conn, org: &OrgId, payer: &BilledTo) -> Done<usi
             asks.push(ask!(sql, text(org), invocation, json(&fact.caller.erased())?));
         }
     }
+    let starts = "DELETE FROM starts WHERE kind = $1 AND id = $2";
+    asks.push(ask!(starts, payer.kind().to_owned(), id()));
     let nobody = Caller::erased();
     let (receipts, calls) = match payer {
         BilledTo::Account(_) => (RECEIPTS_OF_ACCOUNT, CALLS_OF_ACCOUNT),

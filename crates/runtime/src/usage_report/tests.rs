@@ -131,6 +131,9 @@ async fn a_call_without_a_price_is_never_free() {
         .collect();
     let null = || Value::Null;
     assert_eq!(costs, [(json!(9), null()), (json!(5), json!(5)), (null(), null())]);
+    for (text, field) in [("=1+1", "'=1+1"), ("@a,b", "\"'@a,b\""), ("gpt-4", "gpt-4")] {
+        assert_eq!(csv_field(text), field);
+    }
     assert_eq!(cost_text(0, 1), "unpriced");
     assert_eq!(cost_text(1_500_000, 2), "1.5 + 2 unpriced");
     assert_eq!(cost_text(0, 0), "0");

@@ -45,6 +45,8 @@ fn erase_names(conn: &Connection, org: &OrgId, payer: &BilledTo) -> Done<usize> 
         let caller = row::json(&fact.caller.erased())?;
         row::execute(conn, sql, params![org.as_str(), fact.fact.invocation_id.as_str(), caller])?;
     }
+    let starts = "DELETE FROM starts WHERE kind = ?1 AND id = ?2";
+    row::execute(conn, starts, [payer.kind(), payer.id()])?;
     let nobody = Caller::erased();
     let column = payer.kind();
     let names = params![

@@ -90,6 +90,7 @@ impl Tables {
             }
             erased += 1;
         }
+        self.starts.retain(|place, _| place.subject != *payer);
         let facts = self.usage.iter_mut().filter(|((of, _), _)| of == org).map(|(_, row)| row);
         for row in facts.filter(|row| payer.has(row.caller.caller())) {
             row.caller = row.caller.erased();
@@ -109,7 +110,9 @@ impl<B: Backend> WriteBill for TableStore<B> {
         who: &'a Principal,
         payer: &'a BilledTo,
     ) -> BoxFuture<'a, Result<usize>> {
-        let scope = partial_scope::<B>(|| Scope::of(Need::AllUsage(who.org.clone())));
+        let scope = partial_scope::<B>(|| {
+            Scope::of(Need::AllUsage { org: who.org.clone(), of: payer.clone() })
+        });
         self.backend.write(scope, move |tables| Ok(tables.erase_names(&who.org, payer)))
     }
 }

@@ -1,5 +1,6 @@
 //! The part of the tables that an operation uses.
 
+use crate::bill::BilledTo;
 use crate::checkpoint::{CheckpointBatch, Pending};
 use crate::items::ItemRef;
 use crate::limit::StartPlace;
@@ -46,8 +47,8 @@ pub(crate) enum Need {
     Unmoved { limit: usize },
     /// The rows of an organisation in the bill, or those of a subject, without changes.
     Bill { org: OrgId, subject: Option<String> },
-    /// The usage facts of an organisation, and its rows in the bill.
-    AllUsage(OrgId),
+    /// The usage facts of an organisation, its rows in the bill, and the starts of an account or key.
+    AllUsage { org: OrgId, of: BilledTo },
     /// The attempts of all organisations in the bill, without changes.
     Bills,
     /// The starts at some places.

@@ -6,6 +6,8 @@ use super::encode::{
 };
 use super::{Key, KeyRange, Order, Rows, Value};
 use crate::StoreError;
+use crate::bill::BilledTo;
+use crate::limit::{StartPlace, StartSpan};
 use crate::memory::bill::Place;
 use crate::memory::scope::{Need, Scope};
 use crate::memory::{Tables, Thread};
@@ -114,7 +116,7 @@ impl<'r, R: Rows> Loader<'r, R> {
                 }
                 Ok(())
             }
-            Need::AllUsage(org) => self.load_all_usage(org).await,
+            Need::AllUsage { org, of } => self.load_all_usage(org, of).await,
             Need::Bills => self.load_prefix(Key::kind(kind::MODEL_CALL)).await,
             Need::Starts(places) => {
                 for place in places {
@@ -226,8 +228,13 @@ impl<'r, R: Rows> Loader<'r, R> {
         self.load_keys(keys).await
     }
 
-    /// Loads the usage facts of an organisation, and its rows in the bill, which are to be changed.
-    async fn load_all_usage(&mut self, org: &OrgId) -> Result<()> {
+    /// Loads the usage facts of an organisation, its rows in the bill, and the starts of an account or
+    /// key, which are to be changed.
+    async fn load_all_usage(&mut self, org: &OrgId, of: &BilledTo) -> Result<()> {
+        for span in [StartSpan::Moment, StartSpan::Quarter] {
+            let place = StartPlace { subject: of.clone(), span };
+            self.load_expected(of_start(&place)).await?;
+        }
         for kind in [kind::USAGE, kind::MODEL_CALL, kind::RECEIPT] {
             let rows = self.scan_all(of_org(kind, org).range()).await?;
             self.decode(&rows)?;

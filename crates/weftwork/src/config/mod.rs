@@ -58,6 +58,8 @@ pub const WEIGHTS_VARIABLE: &str = "WEFT_MODEL_FILE";
 /// place of their publication.
 pub const WEIGHTS_URL_VARIABLE: &str = "WEFT_MODEL_URL";
 
+/// Maximum length of the version of graphs.
+const GRAPH_VERSION_MAX: usize = 100;
 /// The user's data directory below `HOME` if `XDG_DATA_HOME` is not set.
 const DATA_BELOW_HOME: &str = ".local/share";
 /// The folder of definitions of agents in the working directory.
@@ -191,6 +193,20 @@ pub struct Config {
     pub providers: ProviderTable,
     /// Settings of single models, by id: fallbacks, limits and the response cache.
     pub models: SettingsTable,
+}
+
+/// Reads the version of graphs that state none of their own.
+fn graph_version_of(surroundings: &Surroundings<'_>) -> Result<Option<String>, Error> {
+    let Some(named) = surroundings.get(GRAPH_VERSION_VARIABLE) else { return Ok(None) };
+    let is_plain = named.chars().all(|char| char.is_ascii_alphanumeric() || "._-+".contains(char));
+    if !is_plain || named.len() > GRAPH_VERSION_MAX || named == "0" {
+        return Err(Error::BadSetting {
+            setting: format!("the version of graphs ({GRAPH_VERSION_VARIABLE})"),
+            found: named.chars().take(GRAPH_VERSION_MAX).collect(),
+            expected: "at most 100 letters, digits and `._-+`, and not `0`".to_owned(),
+        });
+    }
+    Ok(Some(named))
 }
 
 /// Creates the folder of artifacts, if one is named.
@@ -356,7 +372,7 @@ impl Config {
             sandbox: None,
             remotes: Remotes::default(),
             thread_budget,
-            graph_version: surroundings.get(GRAPH_VERSION_VARIABLE),
+            graph_version: graph_version_of(surroundings)?,
             artifacts: artifacts_of(surroundings)?,
             #[cfg(feature = "otel")]
             telemetry: read_telemetry(surroundings)?,

@@ -189,7 +189,7 @@ fn prices_of_the_file_are_used_and_bad_ones_are_named() {
     for (price, reason) in [
         (
             r#"{ name = "gpt-4o", input = "3", output = 1 }"#,
-            "3: `input` of the price of model `gpt-4o` is `\"3\"`, expected US dollars per million tokens, a number of at least 0",
+            "3: `input` of the price of model `gpt-4o` is `\"3\"`, expected US dollars per million tokens, a number from 0 to 1000000",
         ),
         (
             r#"{ name = "gpt-4o", imput = 1, output = 1 }"#,
@@ -262,4 +262,16 @@ fn the_weights_come_from_the_address_of_the_environment_if_there_is_one() {
     let home = Home::new().set(WEIGHTS_URL_VARIABLE, "http://127.0.0.1:80/weights");
     let config = home.load(&Flags::default()).expect("loads");
     assert_eq!(config.model_url.as_deref(), Some("http://127.0.0.1:80/weights"));
+}
+
+#[test]
+fn the_version_of_graphs_is_plain_text_and_not_zero() {
+    let home = Home::new().set(GRAPH_VERSION_VARIABLE, "1.4.0-rc_2+build");
+    let config = home.load(&Flags::default()).expect("loads");
+    assert_eq!(config.graph_version.as_deref(), Some("1.4.0-rc_2+build"));
+    for wrong in ["0", "=cmd|x", "a\nb", &"x".repeat(101)] {
+        let (code, message) = Home::new().set(GRAPH_VERSION_VARIABLE, wrong).refused();
+        assert_eq!(code, "W0703", "{message}");
+        assert!(message.contains("WEFT_GRAPH_VERSION"), "{message}");
+    }
 }
