@@ -45,8 +45,8 @@ const COST_MAX: u64 = 1_000_000_000_000;
 /// Returns the counts of a provider without those that no model has.
 fn plausible(reported: Tokens) -> Tokens {
     let believed = |count: u64| if count <= TOKENS_MAX { count } else { 0 };
-    let (input, output) = (believed(reported.input), believed(reported.output));
-    Tokens { estimated: reported.estimated, ..Tokens::reported(input, output) }
+    let counts = Tokens::reported(believed(reported.input), believed(reported.output));
+    Tokens { estimated: reported.estimated, ..counts }
         .cached(reported.cached)
         .cache_written(reported.cache_written)
         .reasoning(reported.reasoning)
