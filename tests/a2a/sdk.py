@@ -1,9 +1,10 @@
 """The Python SDK of A2A against agents that are exposed by it."""
 
 import asyncio
-import json
+import logging
 import os
 import sys
+import time
 import traceback
 import uuid
 
