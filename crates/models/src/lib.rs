@@ -5,7 +5,6 @@
 //! only through it. [`ModelRegistry`] resolves names such as `openai:gpt-4o-mini` or `ollama:qwen3`
 //! to models.
 
-mod artifacts;
 mod attempt;
 pub mod cache;
 mod call;
@@ -30,9 +29,9 @@ mod secret;
 mod secrets;
 mod settings;
 mod spans;
+mod transcripts;
 mod words;
 
-pub use artifacts::ArtifactFolder;
 pub use call::{ChatResponse, ModelCaller, RunModel};
 pub use capability::{Capability, ModelFacts, TokenLimits, check_media};
 pub use chat::{
@@ -49,3 +48,4 @@ pub use replay::{Recorder, ReplayModel, ReplayProvider};
 pub use retry::RetryPolicy;
 pub use secret::Secret;
 pub use settings::{FallbackOn, ModelSettings, SettingsTable, with_fallbacks};
+pub use transcripts::TranscriptFolder;

@@ -1,9 +1,9 @@
 //! Settings of single models: fallbacks, limits of the rate, and the response cache.
 
-use crate::artifacts::ArtifactFolder;
 use crate::cache::ResponseCache;
 use crate::chat::{ChatModel, ChatRequest, ChatStream, FinishReason, ModelInfo};
 use crate::limiter::{Limiter, RateLimits};
+use crate::transcripts::TranscriptFolder;
 use crate::{Additions, Capability, ModelError, Price, RefusalKind, RequestExtras, TokenLimits};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -200,12 +200,12 @@ pub fn with_fallbacks(
     let on: Arc<[FallbackOn]> = FallbackOn::USUAL.into();
     let mut next = None;
     for model in others.rev() {
-        let configured = ConfiguredModel { model, parts: None, next, artifacts: None };
+        let configured = ConfiguredModel { model, parts: None, next, transcripts: None };
         next = Some(Next { model: Arc::new(configured), on: Arc::clone(&on) });
     }
     match next {
         None => model,
-        next => Arc::new(ConfiguredModel { model, parts: None, next, artifacts: None }),
+        next => Arc::new(ConfiguredModel { model, parts: None, next, transcripts: None }),
     }
 }
 
@@ -215,7 +215,7 @@ pub(crate) struct ConfiguredModel {
     pub(crate) model: Arc<dyn ChatModel>,
     pub(crate) parts: Option<SharedParts>,
     pub(crate) next: Option<Next>,
-    pub(crate) artifacts: Option<Arc<ArtifactFolder>>,
+    pub(crate) transcripts: Option<Arc<TranscriptFolder>>,
 }
 
 /// The model to call if another one fails.
@@ -270,7 +270,7 @@ impl ChatModel for ConfiguredModel {
     }
 
     fn stream(&self, request: Arc<ChatRequest>) -> ChatStream {
-        match &self.artifacts {
+        match &self.transcripts {
             None => self.model.stream(request),
             Some(folder) => {
                 let stream = self.model.stream(Arc::clone(&request));

@@ -144,13 +144,13 @@ pub mod agents {
 /// Chat models, their providers, and `ModelCaller`, through which every model call passes.
 pub mod models {
     pub use weftwork_models::{
-        Additions, ArtifactFolder, Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse,
-        ChatStream, FallbackOn, FinishReason, HttpModel, IntoModel, ModelCallError, ModelCaller,
-        ModelChoice, ModelError, ModelFacts, ModelInfo, ModelPrices, ModelProvider, ModelRegistry,
+        Additions, Capability, ChatEvent, ChatModel, ChatRequest, ChatResponse, ChatStream,
+        FallbackOn, FinishReason, HttpModel, IntoModel, ModelCallError, ModelCaller, ModelChoice,
+        ModelError, ModelFacts, ModelInfo, ModelPrices, ModelProvider, ModelRegistry,
         ModelSettings, Price, PriceTable, Protocol, ProviderOverride, ProviderRow, ProviderTable,
         Quirk, Quirks, Recorder, RefusalKind, ReplayModel, ReplayProvider, RequestExtras,
-        RetryPolicy, RunModel, Secret, ServerConfig, SettingsTable, TokenLimits, ToolChoice, cache,
-        check_media,
+        RetryPolicy, RunModel, Secret, ServerConfig, SettingsTable, TokenLimits, ToolChoice,
+        TranscriptFolder, cache, check_media,
     };
 }
 

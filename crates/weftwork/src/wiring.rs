@@ -90,7 +90,7 @@ impl Config {
     pub fn models(&self) -> Result<ModelRegistry, Error> {
         let mut registry = ModelRegistry::new(&self.providers, &self.egress()?);
         self.add_offline(&mut registry);
-        Ok(registry.with_settings(self.models.clone()).with_artifacts(self.artifacts.clone()))
+        Ok(registry.with_settings(self.models.clone()).with_transcripts(self.transcripts.clone()))
     }
 
     /// Creates the HTTP client of webhooks that clients register. It reaches public addresses, and the
@@ -124,7 +124,7 @@ impl Config {
         let mut registry =
             ModelRegistry::new(&self.providers, &self.egress_on_demand(Self::egress));
         self.add_offline(&mut registry);
-        registry.with_settings(self.models.clone()).with_artifacts(self.artifacts.clone())
+        registry.with_settings(self.models.clone()).with_transcripts(self.transcripts.clone())
     }
 
     /// As [`open_model`](Self::open_model), for callers that report errors of models.
@@ -144,7 +144,7 @@ impl Config {
     pub fn open_model(&self, id: &str) -> Result<Arc<dyn ChatModel>, Error> {
         // Offline models need no HTTP client. Creating one reads the system's certificates, which
         // takes longer than many short runs.
-        let mut offline = ModelRegistry::default().with_artifacts(self.artifacts.clone());
+        let mut offline = ModelRegistry::default().with_transcripts(self.transcripts.clone());
         self.add_offline(&mut offline);
         let provider = id.trim().split(':').next().unwrap_or_default();
         if offline.providers().any(|known| known.name() == provider) {

@@ -40,7 +40,7 @@ pub enum Store {
 Delete the threads of the account first: their runs keep its name.")]
     Erase {
         /// The account or the virtual key, such as account:ann or key:phone
-        #[arg(value_name = "PAYER")]
+        #[arg(value_name = "ACCOUNT_OR_KEY")]
         payer: BilledTo,
         /// Organisation; by default that of this machine
         #[arg(long, value_name = "ORGANISATION")]

@@ -48,18 +48,18 @@ fn usage_is_reported_by_agent_and_model_as_a_table_json_and_csv() {
 }
 
 #[test]
-fn artifacts_are_what_the_model_was_asked_in_full() {
-    let home = Home::new().set("WEFT_MODEL", "scripted").set("WEFT_ARTIFACTS", "artifacts");
+fn transcripts_are_what_the_model_was_asked_in_full() {
+    let home = Home::new().set("WEFT_MODEL", "scripted").set("WEFT_TRANSCRIPTS", "transcripts");
     let said = ["run", "desk", "--thread", "t", "--input", "Where is order A1001?"];
     assert_eq!(home.weft(&said).status, Some(0));
-    let files = std::fs::read_dir(home.path("artifacts")).expect("a folder");
+    let files = std::fs::read_dir(home.path("transcripts")).expect("a folder");
     let texts: Vec<_> = files
         .map(|file| std::fs::read_to_string(file.expect("a file").path()).expect("a text"))
         .collect();
     assert_eq!(texts.len(), 2, "the call of the tool, and the answer: {texts:?}");
     assert!(texts.iter().all(|text| text.contains("Where is order A1001?")), "{texts:?}");
-    let refused = Home::new().set("WEFT_ARTIFACTS", "/dev/null/artifacts").weft(&["doctor"]);
-    assert!(refused.errors.contains("WEFT_ARTIFACTS"), "{refused:?}");
+    let refused = Home::new().set("WEFT_TRANSCRIPTS", "/dev/null/transcripts").weft(&["doctor"]);
+    assert!(refused.errors.contains("WEFT_TRANSCRIPTS"), "{refused:?}");
 }
 
 #[test]

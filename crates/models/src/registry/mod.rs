@@ -4,10 +4,10 @@ mod table;
 
 pub use table::{ProviderOverride, ProviderRow, ProviderTable};
 
-use crate::artifacts::ArtifactFolder;
 use crate::chat::{ChatModel, ModelInfo};
 use crate::protocol::{HttpModel, ServerConfig};
 use crate::settings::{ConfiguredModel, FallbackOn, Next, SettingsTable};
+use crate::transcripts::TranscriptFolder;
 use crate::{ModelError, RequestExtras};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -58,7 +58,7 @@ pub trait ModelProvider: Send + Sync + Debug {
 pub struct ModelRegistry {
     providers: BTreeMap<String, Arc<dyn ModelProvider>>,
     settings: SettingsTable,
-    artifacts: Option<Arc<ArtifactFolder>>,
+    transcripts: Option<Arc<TranscriptFolder>>,
 }
 
 impl ModelRegistry {
@@ -81,8 +81,8 @@ impl ModelRegistry {
 
     /// Returns the registry with a folder for full requests and answers of its models.
     #[must_use]
-    pub fn with_artifacts(self, artifacts: Option<Arc<ArtifactFolder>>) -> Self {
-        Self { artifacts, ..self }
+    pub fn with_transcripts(self, transcripts: Option<Arc<TranscriptFolder>>) -> Self {
+        Self { transcripts, ..self }
     }
 
     /// Adds a provider, replacing one with the same name.
@@ -104,7 +104,7 @@ impl ModelRegistry {
     pub fn resolve(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {
         let model = self.open(id)?;
         let Some(settings) = self.settings.get(&model.info().id()) else {
-            return Ok(match &self.artifacts {
+            return Ok(match &self.transcripts {
                 None => model,
                 Some(_) => self.configured(model, None),
             });
@@ -122,7 +122,7 @@ impl ModelRegistry {
     /// A model with the settings that it shares with its other users.
     fn configured(&self, model: Arc<dyn ChatModel>, next: Option<Next>) -> Arc<dyn ChatModel> {
         let parts = self.settings.parts(&model.info().id());
-        Arc::new(ConfiguredModel { model, parts, next, artifacts: self.artifacts.clone() })
+        Arc::new(ConfiguredModel { model, parts, next, transcripts: self.transcripts.clone() })
     }
 
     fn open(&self, id: &str) -> Result<Arc<dyn ChatModel>, ModelError> {

@@ -13,8 +13,8 @@ pub trait Ledger: Send + Sync + std::fmt::Debug {
     /// Never blocks, and may be called outside of an asynchronous task.
     fn record(&self, fact: &UsageFact);
 
-    /// Waits until the facts that were recorded before are durable, or no commit follows. A failed
-    /// attempt waits for this before the next one begins, so that a process that dies loses the facts of
+    /// Waits until the facts that were recorded before are durable, or no commit follows. A ledger that
+    /// writes each fact on its own does not wait. A failed attempt waits for this before the next one begins, so that a process that dies loses the facts of
     /// at most the attempts in progress.
     ///
     /// Cancel safe.

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weftwork_egress::AllowedHost;
 use weftwork_graph::SystemClock;
-use weftwork_models::{ArtifactFolder, ProviderOverride, ProviderTable, SettingsTable};
+use weftwork_models::{ProviderOverride, ProviderTable, SettingsTable, TranscriptFolder};
 use weftwork_runtime::limits::UsageLimits;
 use weftwork_types::port::Limits;
 
@@ -44,9 +44,9 @@ pub const AGENTS_VARIABLE: &str = "WEFT_AGENTS";
 pub const THREAD_BUDGET_VARIABLE: &str = "WEFT_THREAD_BUDGET";
 /// Environment variable for the version of graphs that state none of their own.
 pub const GRAPH_VERSION_VARIABLE: &str = "WEFT_GRAPH_VERSION";
-/// Environment variable for the folder of artifacts of model calls. There is no entry for it in
+/// Environment variable for the folder of transcripts of model calls. There is no entry for it in
 /// configuration files: the file of a foreign folder would collect what others write.
-pub const ARTIFACTS_VARIABLE: &str = "WEFT_ARTIFACTS";
+pub const TRANSCRIPTS_VARIABLE: &str = "WEFT_TRANSCRIPTS";
 /// Environment variable for the store: `memory`, `sqlite:PATH` or the URL of a Postgres database.
 pub const STORE_VARIABLE: &str = "WEFT_STORE";
 /// Environment variable for the configuration file.
@@ -182,7 +182,7 @@ pub struct Config {
     /// [`AppBuilder::build_version`](crate::AppBuilder::build_version).
     pub graph_version: Option<String>,
     /// The folder to which each attempt of a model call is written in full, if there is one.
-    pub artifacts: Option<Arc<ArtifactFolder>>,
+    pub transcripts: Option<Arc<TranscriptFolder>>,
     /// Collector of traces and metrics, by the environment variables of OpenTelemetry; `None` if they
     /// name none.
     #[cfg(feature = "otel")]
@@ -209,12 +209,12 @@ fn graph_version_of(surroundings: &Surroundings<'_>) -> Result<Option<String>, E
     Ok(Some(named))
 }
 
-/// Creates the folder of artifacts, if one is named.
-fn artifacts_of(surroundings: &Surroundings<'_>) -> Result<Option<Arc<ArtifactFolder>>, Error> {
-    let Some(named) = surroundings.get(ARTIFACTS_VARIABLE) else { return Ok(None) };
-    let created = ArtifactFolder::create(surroundings.folder.join(&named));
+/// Creates the folder of transcripts, if one is named.
+fn transcripts_of(surroundings: &Surroundings<'_>) -> Result<Option<Arc<TranscriptFolder>>, Error> {
+    let Some(named) = surroundings.get(TRANSCRIPTS_VARIABLE) else { return Ok(None) };
+    let created = TranscriptFolder::create(surroundings.folder.join(&named));
     let created = created.map_err(|error| Error::BadSetting {
-        setting: format!("the folder of artifacts ({ARTIFACTS_VARIABLE})"),
+        setting: format!("the folder of transcripts ({TRANSCRIPTS_VARIABLE})"),
         found: format!("{named}: {error}"),
         expected: "a folder that this user may write".to_owned(),
     })?;
@@ -270,7 +270,7 @@ impl Config {
             remotes: Remotes::default(),
             thread_budget: None,
             graph_version: None,
-            artifacts: None,
+            transcripts: None,
             #[cfg(feature = "otel")]
             telemetry: None,
             limits: UsageLimits::default(),
@@ -373,7 +373,7 @@ impl Config {
             remotes: Remotes::default(),
             thread_budget,
             graph_version: graph_version_of(surroundings)?,
-            artifacts: artifacts_of(surroundings)?,
+            transcripts: transcripts_of(surroundings)?,
             #[cfg(feature = "otel")]
             telemetry: read_telemetry(surroundings)?,
             limits,

@@ -21,11 +21,11 @@ const VERSION: u64 = 1;
 /// the call, by which the bill names the same attempt. Only the owner of the process can read the folder.
 /// A file that cannot be written is a warning in the log, and no error of the call.
 #[derive(Debug)]
-pub struct ArtifactFolder {
+pub struct TranscriptFolder {
     path: PathBuf,
 }
 
-impl ArtifactFolder {
+impl TranscriptFolder {
     /// Creates the folder unless it exists.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl ArtifactFolder {
         request: &ChatRequest,
         stream: ChatStream,
     ) -> ChatStream {
-        let mut artifact = Artifact {
+        let mut transcript = Transcript {
             folder: Arc::clone(self),
             model: model.id(),
             prompt_hash: prompt_hash(&model.id(), request),
@@ -60,7 +60,7 @@ impl ArtifactFolder {
             events: Vec::new(),
             error: None,
         };
-        stream.inspect(move |event| artifact.add(event)).boxed()
+        stream.inspect(move |event| transcript.add(event)).boxed()
     }
 
     fn write(&self, content: &Value) -> io::Result<()> {
@@ -76,8 +76,8 @@ impl ArtifactFolder {
 }
 
 /// An attempt, written when it is dropped.
-struct Artifact {
-    folder: Arc<ArtifactFolder>,
+struct Transcript {
+    folder: Arc<TranscriptFolder>,
     model: String,
     prompt_hash: Hash,
     request: Value,
@@ -85,7 +85,7 @@ struct Artifact {
     error: Option<String>,
 }
 
-impl Artifact {
+impl Transcript {
     fn add(&mut self, event: &Result<ChatEvent, ModelError>) {
         match event {
             Ok(event) => self.events.push(event.clone()),
@@ -101,7 +101,7 @@ impl Artifact {
     }
 }
 
-impl Drop for Artifact {
+impl Drop for Transcript {
     fn drop(&mut self) {
         let content = json!({
             "v": VERSION,
@@ -114,7 +114,7 @@ impl Drop for Artifact {
         });
         if let Err(error) = self.folder.write(&content) {
             let folder = self.folder.path.display();
-            tracing::warn!(%folder, %error, "an artifact of a model call cannot be written");
+            tracing::warn!(%folder, %error, "the transcript of a model call cannot be written");
         }
     }
 }
@@ -127,7 +127,7 @@ mod tests {
     use weftwork_types::MessageId;
     use weftwork_types::message::{Message, Role};
 
-    fn written(folder: &ArtifactFolder) -> Vec<Value> {
+    fn written(folder: &TranscriptFolder) -> Vec<Value> {
         let files = std::fs::read_dir(folder.path()).expect("a folder");
         let mut files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
         files.sort();
@@ -138,7 +138,8 @@ mod tests {
     #[test]
     fn an_attempt_is_written_in_full_however_it_ends() {
         let parent = tempfile::tempdir().expect("a folder");
-        let folder = ArtifactFolder::create(parent.path().join("artifacts")).expect("is created");
+        let folder =
+            TranscriptFolder::create(parent.path().join("transcripts")).expect("is created");
         let folder = Arc::new(folder);
         let info = ModelInfo { provider: "p".to_owned(), model: "m".to_owned(), label: None };
         let id = MessageId::new("1").expect("an id");
@@ -166,8 +167,8 @@ mod tests {
         assert_eq!(ends, [(2, false), (1, true), (2, false)]);
         assert_eq!(written[0]["provider_call_id"], "call-7");
         assert_eq!(written[0]["prompt_hash"], json!(prompt_hash("p:m", &request)));
-        for artifact in &written {
-            assert!(artifact["request"].to_string().contains("the secret plan"), "{artifact}");
+        for transcript in &written {
+            assert!(transcript["request"].to_string().contains("the secret plan"), "{transcript}");
         }
         #[cfg(unix)]
         for (path, mode) in std::fs::read_dir(folder.path())
