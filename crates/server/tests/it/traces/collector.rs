@@ -106,33 +106,31 @@ impl Spans {
         self.0.iter().filter(|span| !is_there(&span.parent_span_id)).collect()
     }
 
-    /// The tree, a line for each span, without ids and times. Checks that each span is within the time
-    /// of its parent.
+    /// The tree, a line for each span, without ids and times, in an order that does not depend on which
+    /// of two tasks beside each other ends first. Checks that each span is within the time of its parent.
     pub(crate) fn tree(&self) -> String {
-        let mut text = String::new();
-        for root in self.roots() {
-            self.add(root, 0, &mut text);
-        }
-        text
+        self.roots().into_iter().map(|root| self.subtree(root, 0)).collect()
     }
 
-    fn add(&self, span: &otlp::Span, depth: usize, text: &mut String) {
+    fn subtree(&self, span: &otlp::Span, depth: usize) -> String {
         let mut attributes: Vec<_> = span.attributes.iter().map(shown).collect();
         attributes.retain(|shown| !shown.is_empty());
         let status = span.status.as_ref().map(|status| format!(" status={}", status.code));
         let indent = "  ".repeat(depth);
         let kind = if span.kind == otlp::SpanKind::Client as i32 { " client" } else { "" };
         let status = status.unwrap_or_default();
-        text.push_str(&format!("{indent}{}{kind}{status} {}\n", span.name, attributes.join(" ")));
+        let line = format!("{indent}{}{kind}{status} {}\n", span.name, attributes.join(" "));
         let within = self.0.iter().filter(|other| other.parent_span_id == span.span_id);
-        let mut within: Vec<_> = within.collect();
-        within
-            .sort_by_key(|span| (span.name.starts_with("chat"), span.name.clone(), attempt(span)));
-        for other in within {
-            assert!(other.start_time_unix_nano >= span.start_time_unix_nano, "{}", other.name);
-            assert!(other.end_time_unix_nano <= span.end_time_unix_nano, "{}", other.name);
-            self.add(other, depth + 1, text);
-        }
+        let mut within: Vec<_> = within
+            .map(|other| {
+                assert!(other.start_time_unix_nano >= span.start_time_unix_nano, "{}", other.name);
+                assert!(other.end_time_unix_nano <= span.end_time_unix_nano, "{}", other.name);
+                let order = (other.name.starts_with("chat"), other.name.clone(), attempt(other));
+                (order, self.subtree(other, depth + 1))
+            })
+            .collect();
+        within.sort();
+        within.into_iter().fold(line, |text, (_, subtree)| text + &subtree)
     }
 }
 
