@@ -50,7 +50,6 @@ impl Sending<'_> {
     pub(crate) async fn send(&self, message: Message) -> Result<Sent> {
         check_message(&message)?;
         let said = Said::read(&message)?;
-        self.client.admit_start().await?;
         match message.task_id.as_str() {
             "" => self.begin(message, said).await,
             _ => self.answer(message, said).await,
@@ -77,6 +76,7 @@ impl Sending<'_> {
         let by = self.caller(&message)?;
         let metadata = metadata_of(&message);
         let context = Some(message.context_id.clone()).filter(|context| !context.is_empty());
+        self.client.admit_turn(&by, &self.agent.slug, context.as_deref()).await?;
         let begun = match said.details.clone() {
             Some(details) => self.begin_with_details(by, said, details, context, metadata).await?,
             None => {
@@ -185,6 +185,8 @@ impl Sending<'_> {
             return Err(A2aError::unsupported(text));
         }
         self.client.require(Right::Approve)?;
+        let by = self.caller(&message)?;
+        self.client.admit_turn(&by, &self.agent.slug, Some(task.context())).await?;
         let outcome = task.outcome(platform, who).await?;
         let answers = answers_to(outcome.questions(), &said)?;
         let turn = Turn {
@@ -196,7 +198,6 @@ impl Sending<'_> {
             metadata: metadata_of(&message),
         };
         let done = task.runs.len();
-        let by = self.caller(&message)?;
         platform.begin(by, turn).await.map_err(of_begin)?;
         let task = task.reload(platform, who).await?;
         self.source.changed.notify_waiters();

@@ -64,7 +64,7 @@ impl Asking<'_> {
     pub(crate) async fn say(&self, said: Said) -> Result<RunHandle> {
         let Asking { client, by, model, page } = self;
         client.require(Right::Run)?;
-        client.admit_start().await?;
+        client.admit_turn(by, &model.slug, said.conversation.as_deref()).await?;
         let platform = client.platform()?;
         let last = said.messages.last();
         let input = last.and_then(|last| model.input_in(&last.joined_text()));
@@ -97,7 +97,6 @@ impl Asking<'_> {
     ) -> Result<RunHandle> {
         let Asking { client, by, model, .. } = self;
         client.require(Right::Approve)?;
-        client.admit_start().await?;
         let platform = client.platform()?;
         let who = client.principal();
         let Some(first) = decisions.first() else {
@@ -113,6 +112,7 @@ impl Asking<'_> {
         if turn.agent != model.slug {
             return Err(missing(&first.id));
         }
+        client.admit_turn(by, &model.slug, Some(&turn.conversation)).await?;
         let followed = platform.follow(who, &run).await.map_err(ApiError::refused)?;
         let outcome = followed.outcome.await;
         let mut answers: Vec<AnswerTo> = Vec::new();

@@ -85,6 +85,24 @@ impl HostedAgents {
         Ok(with_failures(begun.map_err(fault)?.into_handle()))
     }
 
+    async fn is_repeated(
+        &self,
+        by: &TaskCaller,
+        slug: &str,
+        conversation: Option<&str>,
+    ) -> Result<bool, Fault> {
+        let TaskCaller { principal: who, idempotency_key, .. } = by;
+        let key = idempotency_key.as_deref();
+        let Some(folder) = self.agents().definition(who, slug) else { return Ok(false) };
+        if key.is_none() {
+            return Ok(false);
+        }
+        let opened = || self.new_conversation(who, key, &folder.slug);
+        let conversation = conversation.map_or_else(opened, str::to_owned);
+        let thread = self.thread_of(who, &conversation).await?;
+        Ok(self.run_with_key(who, &thread, key).await?.is_some())
+    }
+
     /// Returns the run of the first request with an idempotency key on a thread.
     async fn run_with_key(
         &self,
@@ -224,6 +242,15 @@ impl HostedAgents {
 impl AgentTurns for HostedAgents {
     fn begin(&self, by: TaskCaller, turn: Turn) -> BoxFuture<'_, Result<RunHandle, Fault>> {
         Box::pin(self.begin_turn(by, turn))
+    }
+
+    fn has_begun<'a>(
+        &'a self,
+        by: &'a TaskCaller,
+        agent: &'a str,
+        conversation: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<bool, Fault>> {
+        Box::pin(self.is_repeated(by, agent, conversation))
     }
 
     fn turn<'a>(

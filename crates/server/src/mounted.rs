@@ -166,14 +166,19 @@ impl MountedClient {
         Ok(self.0.require(right)?)
     }
 
-    /// Admits a request that starts a run, and counts it: not if too many runs wait for this server, or if
-    /// a limit of the account or key is reached. Called before anything is stored.
+    /// Admits a turn of a conversation, and counts its run: not if too many runs wait for this server, or
+    /// if a limit of the account or key is reached. A repetition of a turn that began a run is admitted,
+    /// and not counted. Called before anything is stored.
     ///
     /// # Errors
-    /// [`Refused`] with status 429.
-    pub async fn admit_start(&self) -> Result<(), Refused> {
-        self.0.check_load()?;
-        Ok(self.0.admit_start(1).await?)
+    /// [`Refused`] with status 429, and that of the store.
+    pub async fn admit_turn(
+        &self,
+        by: &TaskCaller,
+        agent: &str,
+        conversation: Option<&str>,
+    ) -> Result<(), Refused> {
+        Ok(self.0.admit_turn(by, agent, conversation).await?)
     }
 
     /// Returns the response that streams events, with comments that keep it open. It ends early, without

@@ -107,6 +107,23 @@ async fn a_call_that_waits_for_an_approval_is_answered_by_the_next_message() {
 }
 
 #[tokio::test]
+async fn a_message_that_is_sent_again_is_not_counted_at_a_limit() {
+    let world = World::limited().await;
+    let send = async |id: &str| {
+        let body = json!({"message": message(id, "Hi")});
+        world.rpc(ADA, "golf", "SendMessage", &body).await
+    };
+    let first = send("m1").await.result();
+    for _ in 0..3 {
+        assert_eq!(send("m1").await.result(), first);
+    }
+    let other = send("m2").await;
+    assert!(other.body.contains("W0661"), "{}", other.body);
+    assert!(other.headers.contains_key("retry-after"));
+    assert_eq!(world.requests(), 1);
+}
+
+#[tokio::test]
 async fn a_message_that_is_sent_again_begins_nothing_and_another_content_is_refused() {
     let world = World::new().await;
     let first = world.ask("golf", "m1", "One.").await;

@@ -16,6 +16,7 @@ use weftwork::platform::{
     Agents, DefinitionFolder, HostedAgents, NewExposure, RowWriter, Services, read_folder,
 };
 use weftwork::runtime::Runtime;
+use weftwork::runtime::limits::{LimitOwner, LimitRules, UsageLimits};
 use weftwork::store::{MemoryStore, Store};
 use weftwork::testing::{ScriptedModel, Step};
 use weftwork::tools::{Policy, ToolError};
@@ -151,10 +152,28 @@ impl World {
         Self::serving(store, model, |server| server).await
     }
 
+    /// A server on which each account may send one request a minute.
+    pub(crate) async fn limited() -> Self {
+        let rules = LimitRules::from([("requests_per_minute".parse().expect("a limit"), 1)]);
+        let limits = UsageLimits::new("UTC").expect("a zone");
+        let limits = limits.with(LimitOwner::Account, UsageLimits::ALL, rules).expect("all");
+        Self::built(Arc::new(MemoryStore::new()), echo, limits, |server| server).await
+    }
+
     /// A server of agents of which all but `hidden` are exposed.
     pub(crate) async fn serving(
         store: Arc<dyn Store>,
         model: impl Fn(&ChatRequest) -> Step + Send + Sync + 'static,
+        map: impl FnOnce(A2aServer) -> A2aServer,
+    ) -> Self {
+        let limits = UsageLimits::new("UTC").expect("a zone");
+        Self::built(store, model, limits, map).await
+    }
+
+    async fn built(
+        store: Arc<dyn Store>,
+        model: impl Fn(&ChatRequest) -> Step + Send + Sync + 'static,
+        limits: UsageLimits,
         map: impl FnOnce(A2aServer) -> A2aServer,
     ) -> Self {
         let clerk = "type: tool\ntools: [desk/write]\nrequires_confirmation: [desk/write]\n";
@@ -186,7 +205,7 @@ impl World {
         };
         let agents = Agents::new(definitions.into(), services);
         let runtime = Runtime::builder(Arc::clone(&store)).graph_source(Arc::new(agents.clone()));
-        let runtime = runtime.open().await.expect("opens");
+        let runtime = runtime.limits(limits).open().await.expect("opens");
         let platform = Arc::new(HostedAgents::new(runtime.clone(), agents.clone()));
         let clock = Arc::clone(runtime.clock());
         let a2a = A2aServer::new(platform.clone(), Arc::clone(&store), clock, web.clone());

@@ -263,3 +263,28 @@ async fn a_server_with_too_many_runs_asks_to_come_again() {
         assert_eq!(busy.headers["retry-after"], "1");
     }
 }
+
+#[tokio::test]
+async fn a_repeated_request_is_not_counted_and_a_new_one_over_the_limit_says_when_to_come_again() {
+    for (path, body) in [
+        ("/v1/chat/completions", asks("Hi")),
+        ("/v1/responses", json!({"model": "golf", "input": "Hi"})),
+        ("/agents/golf/tasks", json!({"agent": "golf", "mode": "converse", "userMessage": "Hi"})),
+    ] {
+        let world = World::limited().await;
+        let send = async |key: &'static str| {
+            let headers = [("idempotency-key", key)];
+            world.send_with(ADA, &format!("POST {path}"), &headers, &body.to_string()).await
+        };
+        let first = send("once").await;
+        assert_eq!(first.status, 200, "{path}: {}", first.body);
+        for _ in 0..3 {
+            assert_eq!(send("once").await.status, 200, "{path}");
+        }
+        let other = send("other").await;
+        assert_eq!(other.status, 429, "{path}: {}", other.body);
+        assert!(other.body.contains("W0661"), "{path}: {}", other.body);
+        assert!(other.headers.contains_key("retry-after"), "{path}");
+        assert_eq!(world.requests().len(), 1, "{path}");
+    }
+}

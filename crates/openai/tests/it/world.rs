@@ -14,6 +14,7 @@ use weftwork::platform::{
     Agents, DefinitionFolder, HostedAgents, NewExposure, RowWriter, Services, read_folder,
 };
 use weftwork::runtime::Runtime;
+use weftwork::runtime::limits::{LimitOwner, LimitRules, UsageLimits};
 use weftwork::store::{MemoryStore, Store};
 use weftwork::testing::{ScriptedModel, Step};
 use weftwork::tools::{Policy, ToolError};
@@ -145,10 +146,28 @@ impl World {
         Self::serving(store, model, |server| server).await
     }
 
+    /// A server on which each account may send one request a minute.
+    pub(crate) async fn limited() -> Self {
+        let rules = LimitRules::from([("requests_per_minute".parse().expect("a limit"), 1)]);
+        let limits = UsageLimits::new("UTC").expect("a zone");
+        let limits = limits.with(LimitOwner::Account, UsageLimits::ALL, rules).expect("all");
+        Self::built(Arc::new(MemoryStore::new()), echo, limits, |server| server).await
+    }
+
     /// A server of agents of which all but `hidden` are exposed.
     pub(crate) async fn serving(
         store: Arc<dyn Store>,
         model: impl Fn(&ChatRequest) -> Step + Send + Sync + 'static,
+        map: impl FnOnce(Server) -> Server,
+    ) -> Self {
+        let limits = UsageLimits::new("UTC").expect("a zone");
+        Self::built(store, model, limits, map).await
+    }
+
+    async fn built(
+        store: Arc<dyn Store>,
+        model: impl Fn(&ChatRequest) -> Step + Send + Sync + 'static,
+        limits: UsageLimits,
         map: impl FnOnce(Server) -> Server,
     ) -> Self {
         let clerk = "type: tool\ntools: [desk/write]\nrequires_confirmation: [desk/write]\n";
@@ -179,7 +198,7 @@ impl World {
         };
         let agents = Agents::new(definitions.into(), services);
         let runtime = Runtime::builder(Arc::clone(&store)).graph_source(Arc::new(agents.clone()));
-        let runtime = runtime.open().await.expect("opens");
+        let runtime = runtime.limits(limits).open().await.expect("opens");
         let platform = Arc::new(HostedAgents::new(runtime.clone(), agents.clone()));
         let of =
             |org: &str, subject: &str| Principal::new(OrgId::new(org).expect("valid"), subject);

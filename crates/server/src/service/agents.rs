@@ -59,10 +59,28 @@ impl Service {
     ) -> Result<TaskResponse> {
         self.require_for_request(&request.payload)?;
         let platform = self.platform()?;
+        let by = self.task_caller(idempotency_key);
         if starts_work(&request.payload) {
-            self.admit_start(1).await?;
+            let conversation = request.conversation_id.as_deref();
+            self.admit_turn(&by, &request.agent, conversation).await?;
         }
-        Ok(platform.task(self.task_caller(idempotency_key), request).await)
+        Ok(platform.task(by, request).await)
+    }
+
+    /// Checks the load of the server and the limits of the client for a turn, and counts its run. A
+    /// repeated turn begins no run.
+    pub(crate) async fn admit_turn(
+        &self,
+        by: &TaskCaller,
+        agent: &str,
+        conversation: Option<&str>,
+    ) -> Result<()> {
+        self.check_load()?;
+        let repeated = self.platform()?.has_begun(by, agent, conversation).await;
+        if repeated.map_err(refused)? {
+            return Ok(());
+        }
+        self.admit_start(1).await
     }
 
     /// Returns the caller of a task of the client.
