@@ -249,8 +249,11 @@ impl AgentTurns for HostedAgents {
         by: &'a TaskCaller,
         agent: &'a str,
         conversation: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<bool, Fault>> {
-        Box::pin(self.is_repeated(by, agent, conversation))
+    ) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let repeated = self.is_repeated(by, agent, conversation).await;
+            repeated.unwrap_or_default()
+        })
     }
 
     fn turn<'a>(

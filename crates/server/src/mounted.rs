@@ -171,7 +171,7 @@ impl MountedClient {
     /// and not counted. Called before anything is stored.
     ///
     /// # Errors
-    /// [`Refused`] with status 429, and that of the store.
+    /// [`Refused`] with status 429.
     pub async fn admit_turn(
         &self,
         by: &TaskCaller,

@@ -76,8 +76,7 @@ impl Service {
         conversation: Option<&str>,
     ) -> Result<()> {
         self.check_load()?;
-        let repeated = self.platform()?.has_begun(by, agent, conversation).await;
-        if repeated.map_err(refused)? {
+        if self.platform()?.has_begun(by, agent, conversation).await {
             return Ok(());
         }
         self.admit_start(1).await

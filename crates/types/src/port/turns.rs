@@ -23,16 +23,13 @@ pub trait AgentTurns: Send + Sync + std::fmt::Debug {
 
     /// Returns `true` if a request with the idempotency key of the caller began a run of the conversation
     /// before: a repetition of it begins none. Without a conversation, the one is meant that such a request
-    /// opens.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// opens. `false` also if that cannot be read: [`begin`](Self::begin) says why.
     fn has_begun<'a>(
         &'a self,
         by: &'a TaskCaller,
         agent: &'a str,
         conversation: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<bool, Fault>>;
+    ) -> BoxFuture<'a, bool>;
 
     /// Returns a run of a conversation of the principal.
     ///
