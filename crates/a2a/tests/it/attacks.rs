@@ -2,8 +2,6 @@
 
 use crate::world::{ADA, BOB, World, echo, message, state};
 use serde_json::{Value, json};
-use std::sync::Arc;
-use weftwork::store::MemoryStore;
 use weftwork::testing::Step;
 
 /// S31: a message id that was used for another content, also by another organisation.
@@ -82,16 +80,10 @@ async fn the_instructions_of_an_agent_are_in_no_answer() {
 #[tokio::test]
 async fn a_foreign_host_gets_no_card() {
     let world = World::new().await;
-    let request = axum::http::Request::builder()
-        .uri("/a2a/golf/.well-known/agent-card.json")
-        .header("host", "evil.example")
-        .body(axum::body::Body::empty())
-        .expect("a request");
-    assert_eq!(world.send(request).await.status, 403);
-    let world = World::serving(Arc::new(MemoryStore::new()), echo, |server| {
-        server.url("https://agents.example")
-    })
-    .await;
-    let card = world.send_with("", "GET /a2a/golf/.well-known/agent-card.json", &[], "").await;
+    let request = "GET /a2a/golf/.well-known/agent-card.json";
+    let foreign = world.send_with("", request, &[("host", "evil.example")], "").await;
+    assert_eq!(foreign.status, 403);
+    let world = World::serving(|server| server.url("https://agents.example")).await;
+    let card = world.send_with("", request, &[], "").await;
     assert!(!card.body.contains("localhost"), "{}", card.body);
 }

@@ -1,9 +1,7 @@
 //! Agent cards: who sees which, caching, and signatures.
 
-use crate::world::{ADA, BOB, World, echo};
+use crate::world::{ADA, BOB, World};
 use serde_json::{Value, json};
-use std::sync::Arc;
-use weftwork::store::MemoryStore;
 use weftwork_a2a::CardKey;
 
 const CARD: &str = "/.well-known/agent-card.json";
@@ -81,7 +79,7 @@ async fn a_hidden_a_missing_and_another_ones_card_answer_the_same_bytes() {
 async fn the_server_has_the_card_of_its_agent_if_one_alone_is_exposed() {
     let world = World::new().await;
     assert_eq!(world.send_with("", &format!("GET {CARD}"), &[], "").await.status, 404);
-    world.expose(None, "clerk", false).await;
+    world.desk.expose(None, "clerk", false).await;
     let only = world.send_with("", &format!("GET {CARD}"), &[], "").await;
     assert_eq!(only.json(), card(&world, "", "golf").await.json());
     // A client of the organisation sees a second one.
@@ -104,10 +102,8 @@ async fn the_extended_card_needs_a_client_that_reads() {
 #[tokio::test]
 async fn cards_are_signed_with_the_key_of_the_operator() {
     let key = CardKey::from_pem(KEY).expect("a key");
-    let world = World::serving(Arc::new(MemoryStore::new()), echo, |server| {
-        server.card_key(key.clone()).url("https://agents.example/")
-    })
-    .await;
+    let world =
+        World::serving(|server| server.card_key(key.clone()).url("https://agents.example/")).await;
     let first = card(&world, "", "golf").await;
     let signed = first.json();
     assert_eq!(signed["supportedInterfaces"][0]["url"], "https://agents.example/a2a/golf");

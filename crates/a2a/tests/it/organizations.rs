@@ -93,7 +93,7 @@ async fn an_agent_that_is_hidden_another_ones_or_missing_answers_the_same_bytes(
     let task = world.ask("own", "m1", "One.").await;
     assert_eq!(state(&task), "TASK_STATE_COMPLETED");
     // An agent that is no longer exposed keeps its tasks to itself.
-    world.expose(Some("one"), "own", false).await;
+    world.desk.expose(Some("one"), "own", false).await;
     let gone = world.rpc(ADA, "own", "GetTask", &json!({"id": task["id"]})).await;
     assert_eq!(gone.status, 404);
 }

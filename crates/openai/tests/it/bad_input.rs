@@ -63,6 +63,9 @@ async fn what_does_not_fit_is_named_and_begins_nothing() {
             let body = body.replace("ID", approval);
             let answer = world.send_with(ADA, &format!("POST {path}"), &[], &body).await;
             let error = answer.error();
+            for member in ["type", "param", "code"] {
+                assert!(error.get(member).is_some(), "{error}");
+            }
             assert_eq!((answer.status, &error["param"]), (400, &json!(param)), "{body}: {error}");
             assert_eq!(error["type"], "invalid_request_error");
             let message = error["message"].as_str().expect("a text");

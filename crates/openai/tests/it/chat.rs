@@ -1,10 +1,8 @@
 //! Chat completions.
 
-use crate::world::{ADA, RUNNER, World, echo, last_text, malformed, written};
+use crate::world::{ADA, RUNNER, World, last_text, malformed, written};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use weftwork::models::{ChatEvent, ModelError};
-use weftwork::store::MemoryStore;
 use weftwork::testing::Step;
 use weftwork::types::message::Role;
 
@@ -251,8 +249,7 @@ async fn an_image_is_refused_for_an_agent_whose_model_does_not_take_it() {
 
 #[tokio::test]
 async fn a_server_with_too_many_runs_asks_to_come_again() {
-    let store = Arc::new(MemoryStore::new());
-    let world = World::serving(store, echo, |server| server.waiting_max(0)).await;
+    let world = World::busy().await;
     for (path, body) in [
         ("/v1/chat/completions", asks("Hi")),
         ("/v1/responses", json!({"model": "golf", "input": "Hi"})),

@@ -102,7 +102,7 @@ async fn an_agent_that_is_exposed_no_longer_has_no_models_and_no_responses() {
     let response = world.respond(json!({"model": "golf", "input": "One."})).await.json();
     let path = format!("/v1/responses/{}", response["id"].as_str().expect("an id"));
     assert_eq!(world.get(ADA, &path).await.status, 200);
-    world.expose(None, "golf", false).await;
+    world.desk.expose(None, "golf", false).await;
     assert_eq!(world.get(ADA, &path).await.status, 404);
     assert_eq!(world.get(ADA, "/v1/models/golf").await.status, 404);
     assert_eq!(world.respond(json!({"model": "golf", "input": "One."})).await.status, 404);
