@@ -107,6 +107,16 @@ fn agent(slug: &str, text: &str) -> DefinitionFolder {
     read_folder(&folder).expect("sound")
 }
 
+/// An agent whose builds have a schema.
+const SCORES: &str = "\
+type: context
+deliverable: {format: json, schema: {type: object, required: [line], properties: {line: {type: string}}}}
+output_schema:
+  type: object
+  required: [line]
+  properties: {line: {type: string}}
+";
+
 /// Answers with what the user said, in two parts.
 pub(crate) fn echo(request: &ChatRequest) -> Step {
     if request.response_schema.is_some() {
@@ -155,6 +165,7 @@ impl World {
         let definitions = vec![
             agent("golf", "type: context\ncontext: Answer in short words.\n"),
             agent("clerk", clerk),
+            agent("scores", SCORES),
             agent("hidden", "type: context\n"),
             agent("own", "type: context\norganization: one\n"),
         ];
@@ -196,7 +207,8 @@ impl World {
             .fold(server, |server, (token, who)| server.token(token, who).expect("valid"));
         let router = map(server).router().expect("has tokens");
         let world = Self { router, agents, store, asked };
-        for (org, slug) in [(None, "golf"), (None, "clerk"), (Some("one"), "own")] {
+        for (org, slug) in [(None, "golf"), (None, "clerk"), (None, "scores"), (Some("one"), "own")]
+        {
             world.expose(org, slug, true).await;
         }
         world
