@@ -110,7 +110,11 @@ async function an_approval_is_left() {
   const resume = buildResumeArray([interrupt], { [interrupt.id]: { status: "cancelled" } });
   const { events } = await run(agent, { resume });
   assert.match(of(events, EventType.TOOL_CALL_RESULT)[0].content, /no decision/);
-  assert.equal(agent.pendingInterrupts.length, 0);
+  // The agent fails without its call, and the conversation goes on.
+  assert.equal(events.at(-1).type, EventType.RUN_ERROR);
+  const next = page("shop", agent.threadId, [...agent.messages, user("u2", "Order again.")]);
+  const { events: more } = await run(next);
+  assert.equal(more.at(-1).outcome.type, "interrupt");
 }
 
 async function a_message_at_an_open_interrupt_is_an_error() {

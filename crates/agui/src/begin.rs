@@ -15,6 +15,8 @@ use weftwork_types::{Principal, Right, canonical};
 
 /// Member of the metadata of runs that this protocol began.
 const METADATA: &str = "agui";
+/// Maximum number of messages with which a run begins.
+const NEW_MESSAGES_MAX: usize = 100;
 /// Code of a request in a conversation that waits for an answer.
 const WAITING: &str = "W1038";
 
@@ -179,8 +181,14 @@ impl Asking<'_> {
     /// after a run that did not answer it.
     async fn new_messages(&self, turns: &[TurnRun]) -> Result<Vec<&UserMessage>> {
         let users = &self.input.users;
-        let is_known = |user: &UserMessage| turns.iter().any(|turn| began_with(turn, &user.id));
-        let mut new: Vec<_> = users.iter().filter(|user| !is_known(user)).collect();
+        let mut new = self.unknown_messages(turns);
+        if new.len() > NEW_MESSAGES_MAX {
+            let found = new.len();
+            return Err(AguiError::invalid(format!(
+                "`messages` has {found} messages of the user that the conversation does not have; \
+                 expected at most {NEW_MESSAGES_MAX}"
+            )));
+        }
         if !new.is_empty() {
             return Ok(new);
         }
@@ -208,6 +216,12 @@ impl Asking<'_> {
         }
     }
 
+    /// Returns the messages of the user with which no run began.
+    fn unknown_messages(&self, turns: &[TurnRun]) -> Vec<&UserMessage> {
+        let is_known = |user: &UserMessage| turns.iter().any(|turn| began_with(turn, &user.id));
+        self.input.users.iter().filter(|user| !is_known(user)).collect()
+    }
+
     /// Returns the outcome of a run, once it has ended.
     async fn outcome_of(&self, turn: &TurnRun) -> Result<RunOutcome> {
         let handle = self.platform()?.follow(self.who(), &turn.at.run).await;
@@ -230,6 +244,12 @@ impl Asking<'_> {
             let first = resume.first().map(|entry| entry.interrupt.as_str());
             return Err(answers::not_open(first.unwrap_or_default()));
         };
+        if !self.unknown_messages(turns).is_empty() {
+            return Err(AguiError::invalid(
+                "`messages` has a new message of the user beside the answers in `resume`; send it after \
+                 the run of the answers",
+            ));
+        }
         let outcome = self.outcome_of(asked).await?;
         let answers = answers::answers_to(outcome.questions(), resume)?;
         let turn = NewTurn { mode: None, says: Says::Answers(answers), ids: Vec::new() };

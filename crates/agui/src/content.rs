@@ -105,10 +105,9 @@ fn shown_part(part: &Part) -> Option<Value> {
                 Some((kind, value)) => json!({"type": "data", "value": value, "mimeType": kind}),
                 None => json!({"type": "url", "value": url, "mimeType": media_type}),
             };
-            let kind = match media_type.split('/').next() {
-                Some(kind @ ("image" | "audio" | "video")) => kind,
-                _ => "document",
-            };
+            let of_type = media_type.split('/').next();
+            let known = of_type.filter(|kind| ["image", "audio", "video"].contains(kind));
+            let kind = known.unwrap_or("document");
             Some(json!({"type": kind, "source": source}))
         }
         Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult(_) => None,

@@ -118,7 +118,10 @@ impl History {
         while let Some(event) = events.next().await {
             reader.read(&event);
         }
-        reader.end(&outcome.await);
+        // The output of a run is read from its state, which has the whole conversation.
+        if reader.needs_outcome(turn.status) {
+            reader.end(&outcome.await);
+        }
         Ok(reader.into_messages())
     }
 

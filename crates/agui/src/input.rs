@@ -10,6 +10,18 @@ use weftwork_types::canonical::{self, Hash};
 use weftwork_types::message::Part;
 use weftwork_types::task::Mode;
 
+/// Members of a request that are read, or named below if they are ignored.
+const MEMBERS: [&str; 9] = [
+    "threadId",
+    "runId",
+    "protocolVersion",
+    "messages",
+    "resume",
+    "tools",
+    "context",
+    "state",
+    "forwardedProps",
+];
 /// Maximum number of messages of a request.
 const MESSAGES_MAX: usize = 2_000;
 /// Maximum number of answers of a request.
@@ -32,7 +44,7 @@ pub(crate) struct RunInput {
     pub(crate) wish: Wish,
     pub(crate) version: Version,
     /// Names of members that are ignored.
-    pub(crate) ignored: Vec<&'static str>,
+    pub(crate) ignored: Vec<String>,
 }
 
 /// A message of the user.
@@ -115,13 +127,15 @@ impl RunInput {
         for name in ["tools", "context"] {
             let list = read_list(&body, name)?;
             if list.is_some_and(|list| !list.is_empty()) {
-                input.ignored.push(if name == "tools" { "tools" } else { "context" });
+                input.ignore(name);
             }
         }
         if member("state").is_some_and(|state| !is_empty(state)) {
-            input.ignored.push("state");
+            input.ignore("state");
         }
         input.read_wish(member("forwardedProps"))?;
+        let others = body.keys().filter(|name| !MEMBERS.contains(&name.as_str()));
+        others.for_each(|name| input.ignore(name));
         Ok(input)
     }
 
@@ -166,9 +180,9 @@ impl RunInput {
         Ok(())
     }
 
-    fn ignore(&mut self, name: &'static str) {
-        if !self.ignored.contains(&name) {
-            self.ignored.push(name);
+    fn ignore(&mut self, name: &str) {
+        if !self.ignored.iter().any(|ignored| ignored == name) {
+            self.ignored.push(name.to_owned());
         }
     }
 

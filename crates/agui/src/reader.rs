@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weftwork_types::event::{AiEvent, CheckpointStored, PieceAt, RunEvent, TaskDue, TaskEnd};
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::message::{Message, Role, ToolCall};
-use weftwork_types::run::{RunOutcome, RunRef};
+use weftwork_types::run::{RunOutcome, RunRef, RunStatus};
 use weftwork_types::usage::{Tokens, UsageFact};
 use weftwork_types::{MessageId, TaskId};
 
@@ -90,11 +90,11 @@ impl RunReader {
                 self.make_void(|_| true, &mut steps);
             }
             (AiEvent::MessageFinal { message }, _) => self.finish(message, &mut steps),
-            (AiEvent::ToolCallStart { tool_call_id, tool_name, args, ns, .. }, _) => {
-                if ns.is_empty() {
-                    let call = Call { id: tool_call_id.as_str(), name: tool_name, args };
-                    self.call_alone(call, &mut steps);
-                }
+            (AiEvent::ToolCallStart { tool_call_id, tool_name, args, ns, .. }, _)
+                if ns.is_empty() =>
+            {
+                let call = Call { id: tool_call_id.as_str(), name: tool_name, args };
+                self.call_alone(call, &mut steps);
             }
             (AiEvent::ToolCallResult { tool_call_id, result, is_error, .. }, _) => {
                 let call = tool_call_id.as_str();
@@ -138,6 +138,21 @@ impl RunReader {
         let finished = names.iter().map(|name| Step::Event(event::step("STEP_FINISHED", name)));
         steps.extend(finished);
         steps
+    }
+
+    /// Returns `true` if the outcome of a run with this status has messages that its events do not have.
+    pub(crate) fn needs_outcome(&self, status: RunStatus) -> bool {
+        match status {
+            RunStatus::Completed => !self.open.is_empty() || !self.has_answer(),
+            RunStatus::Interrupted => true,
+            _ => false,
+        }
+    }
+
+    fn has_answer(&self) -> bool {
+        let has_text =
+            |message: &Value| message["role"] == "assistant" && message.get("content").is_some();
+        self.messages.iter().any(has_text)
     }
 
     /// Returns the messages of the run, also those that are not final.
@@ -359,9 +374,7 @@ impl RunReader {
 
     /// Emits the content of an answer of which there is no message.
     fn answer(&mut self, output: &Value, steps: &mut Vec<Step>) {
-        let has_text =
-            |message: &Value| message["role"] == "assistant" && message.get("content").is_some();
-        if self.messages.iter().any(has_text) {
+        if self.has_answer() {
             return;
         }
         let text = match output.pointer("/answer/content") {

@@ -41,7 +41,7 @@ pub(crate) async fn run(
     let place = MountedClient::place_of(&begun.turn.at);
     let mut response = follow(client, &input, begun).await?;
     let headers = response.headers_mut();
-    name_ignored(headers, input.ignored.iter().copied());
+    name_ignored(headers, input.ignored.iter().map(String::as_str));
     headers.extend(place.parse().map(|place| (CONTENT_LOCATION, place)));
     Ok(response)
 }

@@ -52,8 +52,10 @@ async fn members_of_a_request_change_no_setting_of_the_run() {
     }
     input["forwardedProps"] =
         json!({"command": {"resume": true}, "model": "x", "payload": {"tool": "y"}});
-    let events = world.run("golf", input).await;
-    assert_eq!(Page::of(&events).shown(), ["assistant: 1: One."]);
+    let answer = world.post(ADA, "/agui/golf", &input).await;
+    let ignored = answer.headers["x-ignored-input"].to_str().expect("text");
+    assert_eq!(ignored, "forwardedProps, parentRunId, metadata, config, principal");
+    assert_eq!(Page::of(&answer.events()).shown(), ["assistant: 1: One."]);
     let others = world.get(BOB, "/conversations").await.json();
     assert_eq!(others["conversations"], json!([]));
 }

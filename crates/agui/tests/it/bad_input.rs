@@ -58,10 +58,13 @@ async fn what_does_not_fit_is_named_and_begins_nothing() {
 #[tokio::test]
 async fn limits_are_those_of_the_guide() {
     let world = World::new().await;
-    let texts = |count: usize| {
-        let texts: Vec<_> = (0..count).map(|index| index.to_string()).collect();
+    let texts = |thread: &str, users: usize, all: usize| {
+        let texts: Vec<_> = (0..users).map(|index| index.to_string()).collect();
         let texts: Vec<_> = texts.iter().map(String::as_str).collect();
-        says_all("t", "r", &texts)
+        let mut input = says_all(thread, "r", &texts);
+        let messages = input["messages"].as_array_mut().expect("a list");
+        messages.resize(all, json!({"id": "a", "role": "assistant", "content": "a"}));
+        input
     };
     let parts = |count: usize| {
         let mut input = says("parts", "r", "m");
@@ -80,8 +83,10 @@ async fn limits_are_those_of_the_guide() {
         input
     };
     for (input, status) in [
-        (texts(2_000), 200),
-        (texts(2_001), 400),
+        (texts("many", 1, 2_000), 200),
+        (texts("more", 1, 2_001), 400),
+        (texts("new", 100, 100), 200),
+        (texts("newer", 101, 101), 400),
         (parts(100), 200),
         (parts(101), 400),
         // No interrupt is open, which is an error of the stream.

@@ -140,6 +140,10 @@ async fn answers_that_do_not_fit_are_errors_of_the_stream_and_change_nothing() {
     // A further message waits as well, and the questions stay open.
     let events = world.run("clerk", says_all("t2", "r3", &["Write a.", "Write b."])).await;
     assert_eq!(error(&events).0, "W1038");
+    let mut both = resumes("t", "r2", resolved(question, json!(4)));
+    both["messages"] = says("t", "r2", "And more.")["messages"].clone();
+    let refused = world.post(ADA, "/agui/pager", &both).await;
+    assert_eq!((refused.status, refused.code()), (400, "invalid_input".to_owned()));
     let done = world.run("pager", resumes("t", "r2", resolved(question, json!(4)))).await;
     assert_eq!(done.last().expect("events")["outcome"]["type"], "success");
 }

@@ -278,9 +278,8 @@ impl World {
     }
 
     /// Runs an agent, and returns the events.
-    #[track_caller]
-    pub(crate) fn run(&self, slug: &str, input: Value) -> impl Future<Output = Vec<Value>> {
-        async move { self.post(ADA, &format!("/agui/{slug}"), &input).await.events() }
+    pub(crate) async fn run(&self, slug: &str, input: Value) -> Vec<Value> {
+        self.post(ADA, &format!("/agui/{slug}"), &input).await.events()
     }
 
     /// Opens the stream of a run.

@@ -57,11 +57,19 @@ async fn a_run_is_followed_after_its_server_was_killed_and_nothing_is_made_twice
             assert_eq!(calls, if place == Place::During { 2 } else { 1 }, "{place:?}");
             let expected = format!("Answer {}.", calls - 1);
             assert_eq!(again.first().map(|event| &event["type"]), Some(&json!("RUN_STARTED")));
-            assert_eq!(again.last().map(|event| &event["result"]), Some(&json!(expected)), "{again:?}");
+            assert_eq!(
+                again.last().map(|event| &event["result"]),
+                Some(&json!(expected)),
+                "{again:?}"
+            );
             page.extend(again.iter().cloned());
             assert_eq!(text(&page), expected, "{page:?}");
             let third = events(&read_until(&served, RUN, &body, FINISHED));
-            assert_eq!((text(&third), third.last()), (expected, again.last()), "each reader gets the same");
+            assert_eq!(
+                (text(&third), third.last()),
+                (expected, again.last()),
+                "each reader gets the same"
+            );
             assert_eq!(model.received().len(), calls, "nothing is asked again");
         });
     }
