@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs `desk` through CopilotKit's runtime and its agent for LangGraph.
+"""Runs `desk` through CopilotKit's runtime and its agent for LangGraph, and agents that are exposed by AG-UI.
 
 The runtime has 250 packages, so it is installed in a folder of its own, and only for this test, from
 versions as they were on a fixed day.
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import run
+from ag_ui_agents import TOKEN, Agents
 from harness import Server
 
 PACKAGES = {"@copilotkit/runtime": "1.75.0", "@ag-ui/client": "0.0.59", "@ag-ui/core": "0.0.59"}
@@ -41,14 +42,20 @@ def install(tools: Path) -> Path:
 def main() -> int:
     clients = Path(os.environ["WEFT_CLIENTS"])
     folder = install(clients / "venv" / "bin")
-    shutil.copy(clients / "copilotkit.mjs", folder)
+    for script in ("copilotkit.mjs", "copilotkit_agents.mjs"):
+        shutil.copy(clients / script, folder)
+    node = clients / "venv" / "bin" / "node"
     env = {**os.environ, "COPILOTKIT_TELEMETRY_DISABLED": "true", "DO_NOT_TRACK": "1"}
+    failed = 0
     with Server() as server:
-        node = [clients / "venv" / "bin" / "node", "copilotkit.mjs", server.url]
-        done = subprocess.run(node, cwd=folder, timeout=120, env=env)
-    word = "ok" if done.returncode == 0 else "FAILED"
-    print(f"test result: {word}. {int(done.returncode == 0)} passed; {int(done.returncode != 0)} failed")
-    return done.returncode
+        done = subprocess.run([node, "copilotkit.mjs", server.url], cwd=folder, timeout=120, env=env)
+        failed += done.returncode != 0
+    with Agents() as server:
+        command = [node, "copilotkit_agents.mjs", server.url, TOKEN]
+        done = subprocess.run(command, cwd=folder, timeout=120, env=env)
+        failed += done.returncode != 0
+    print(f"test result: {'FAILED' if failed else 'ok'}. {2 - failed} passed; {failed} failed")
+    return int(failed > 0)
 
 
 if __name__ == "__main__":

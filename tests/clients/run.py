@@ -6,7 +6,8 @@
     run.py --chat [NAME...]   the tests of front ends of chats
     run.py --sdk-suite        the integration suite of LangGraph's Python SDK, unchanged
     run.py --agent-chat       LangGraph's agent-chat-ui in Chromium
-    run.py --copilotkit       CopilotKit's runtime with its agent for LangGraph
+    run.py --copilotkit       CopilotKit's runtime with its agent for LangGraph, and with agents that are
+                              exposed by AG-UI
     run.py --install          installs the clients only, and prints their folder
 
 The clients are in `clients` of the target folder, and are installed again when their pins change.

@@ -8,6 +8,7 @@ import traceback
 
 from langgraph_sdk import get_client, get_sync_client
 
+import ag_ui_agents
 import chat
 import definitions
 import dev
@@ -104,6 +105,9 @@ async def main(words):
         if store == "sqlite" and total.wants(openai_sdk):
             with openai_sdk.Exposed() as server:
                 await of(openai_sdk, server, total, store, {"exposed": None})
+        if store == "sqlite" and total.wants(ag_ui_agents):
+            with ag_ui_agents.Agents() as server:
+                await of(ag_ui_agents, server, total, store, {"exposed": None})
         if dev.wanted(store, total.words):
             with Dev() as other:
                 await of(dev, other, total, store, {"dev": place})

@@ -176,6 +176,7 @@ async fn host_until<T>(
     let a2a = hosting.a2a.open(&app, context)?;
     let server = a2a.routes().into_iter().fold(server, Server::mount);
     let server = server.mount(weftwork_openai::routes());
+    let server = server.mount(weftwork_agui::routes());
     let server =
         described.fold(server, |server, agent| server.describe(agent.id(), agent.description()));
     let server = prepare(Prepared { server, app: &app, address })?;

@@ -4,6 +4,7 @@ use crate::answer::{Answer, AnswerReader, Cut, End, Item, Step};
 use crate::body::Body;
 use crate::content::Messages;
 use crate::error::{ApiError, Result};
+use crate::format::Format;
 use crate::model::{self, Model};
 use crate::page::PageAddress;
 use crate::stream::{self, Encoder, data};
@@ -24,6 +25,8 @@ use weftwork_types::usage::Tokens;
 /// Header with the id of the conversation; a member of `metadata` is the same.
 const THREAD_HEADER: &str = "x-thread-id";
 const THREAD_MEMBER: &str = "thread_id";
+/// Member with the format of the answer.
+const FORMAT: &str = "response_format";
 /// Text between two messages of an answer.
 const PARAGRAPH: &str = "\n\n";
 /// Text after a message that is void: no chunk takes text back.
@@ -54,6 +57,10 @@ impl ChatRequest {
         let stream = body.flag("stream")?;
         let usage = read_usage(&mut body)?;
         let metadata = body.metadata()?;
+        let format = match body.take(FORMAT) {
+            Some(format) => Format::read(&format, FORMAT)?,
+            None => Format::Text,
+        };
         body.check_one_answer()?;
         let messages = Messages::read(&list, "messages")?;
         let mut ignored: Vec<_> = body.rest().map(str::to_owned).collect();
@@ -68,6 +75,7 @@ impl ChatRequest {
         let thread = of_header.or_else(|| of_metadata.map(str::to_owned));
         let thread = thread.filter(|thread| !thread.is_empty());
         let model = model::find(client, &id)?;
+        format.check(&model, FORMAT)?;
         Ok(Self { model, messages, thread, stream: stream.then_some(usage), ignored })
     }
 }

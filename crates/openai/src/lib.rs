@@ -13,6 +13,7 @@ mod body;
 mod chat;
 mod content;
 mod error;
+mod format;
 mod model;
 mod page;
 mod response;

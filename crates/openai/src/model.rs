@@ -18,6 +18,8 @@ pub(crate) struct Model {
     pub(crate) mode: Option<Mode>,
     /// `true` if the agent declares its input.
     pub(crate) has_input: bool,
+    /// JSON Schema that its answers satisfy: that of the builds of the agent.
+    pub(crate) output: Option<Value>,
 }
 
 /// Returns the agents that a client may ask by this protocol.
@@ -61,6 +63,7 @@ fn models_of(agent: &AgentSummary) -> Vec<Model> {
         slug: agent.slug.clone(),
         mode: Some(*mode).filter(|mode| Some(*mode) != first),
         has_input: agent.input_schema.is_some(),
+        output: agent.output_schema.clone().filter(|_| *mode == Mode::Build).map(Value::Object),
     };
     agent.modes.iter().map(model).collect()
 }

@@ -32,6 +32,7 @@ pub(crate) async fn create(
     let request = ResponseRequest::read(&bytes)?;
     let ResponseRequest { model, input, previous, conversation, options, ignored } = request;
     let model = model::find(&client, &model)?;
+    options.format()?.check(&model, input::FORMAT)?;
     let page = PageAddress::of(&headers);
     let metadata = options.stored(API, previous.as_deref(), conversation.as_deref());
     let before = match &previous {

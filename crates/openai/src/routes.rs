@@ -17,7 +17,8 @@ const RUN: &[Right] = &[Right::Run];
 /// A message begins a run, and the answer to a question approves.
 const ANSWERS: &[Right] = &[Right::Run, Right::Approve];
 
-const CHAT_BODY: &[&str] = &["model", "messages", "stream", "stream_options", "metadata", "n"];
+const CHAT_BODY: &[&str] =
+    &["model", "messages", "stream", "stream_options", "metadata", "n", "response_format"];
 const RESPONSE_BODY: &[&str] = &[
     "model",
     "input",
@@ -28,6 +29,7 @@ const RESPONSE_BODY: &[&str] = &[
     "previous_response_id",
     "conversation",
     "metadata",
+    "text",
 ];
 
 const OPERATIONS: &[MountedOperation] = &[

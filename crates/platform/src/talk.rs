@@ -16,7 +16,7 @@ use weftwork_store::{
     WriteItems as _, by_execution,
 };
 use weftwork_types::code::Fault;
-use weftwork_types::message::Message;
+use weftwork_types::message::{Message, langchain};
 use weftwork_types::port::{
     AgentTurns, Begun, Platform as _, RunHandle, Says, TaskCaller, Turn, TurnRun,
 };
@@ -264,6 +264,14 @@ impl AgentTurns for HostedAgents {
         Box::pin(self.turn_of(who, run))
     }
 
+    fn said<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunId,
+    ) -> BoxFuture<'a, Result<Vec<Message>, Fault>> {
+        Box::pin(async move { Ok(messages_of(&self.own_run(who, run).await?.new.input)) })
+    }
+
     fn follow<'a>(
         &'a self,
         who: &'a Principal,
@@ -356,6 +364,13 @@ impl AgentTurns for HostedAgents {
             Ok(())
         })
     }
+}
+
+/// Returns the messages in the input of a run.
+fn messages_of(input: &RunInput) -> Vec<Message> {
+    let RunInput::Start { input } = input else { return Vec::new() };
+    let messages = input["messages"].as_array().into_iter().flatten();
+    messages.filter_map(|message| langchain::message_of(message.as_object()?)).collect()
 }
 
 /// Returns the id of the conversation of a thread.

@@ -247,6 +247,9 @@ pub(crate) enum Agents {
         /// The Agent2Agent protocol: cards, tasks, streams and push notifications
         #[arg(long)]
         a2a: bool,
+        /// AG-UI: runs as events for front ends, with interrupts
+        #[arg(long)]
+        agui: bool,
         /// End the exposure by the named protocols; without one, by all
         #[arg(long)]
         off: bool,

@@ -45,8 +45,12 @@ pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result
         Agents::Add { folder, of } => rows::add(folder, of.org.as_deref(), context).await,
         Agents::Remove { slug, of } => rows::remove(slug, of.org.as_deref(), context).await,
         Agents::Reload => rows::reload(context).await,
-        Agents::Expose { slug, openai, a2a, off, url, of } => {
-            let named = [(*openai, AgentProtocol::OpenAi), (*a2a, AgentProtocol::A2a)];
+        Agents::Expose { slug, openai, a2a, agui, off, url, of } => {
+            let named = [
+                (*openai, AgentProtocol::OpenAi),
+                (*a2a, AgentProtocol::A2a),
+                (*agui, AgentProtocol::AgUi),
+            ];
             let named = named.into_iter().filter(|(is_named, _)| *is_named);
             let named = named.map(|(_, protocol)| protocol).collect();
             let wish = Wish { named, off: *off };

@@ -9,17 +9,17 @@ use std::net::TcpStream;
 use std::path::Path;
 use weftwork_testkit::{LoopbackServer, Reply};
 
-const TOKEN: &str = "a-token-of-the-operator";
+pub(crate) const TOKEN: &str = "a-token-of-the-operator";
 const KEY: &str = "idempotency-key: once\r\n";
 
 /// Number of kills.
-fn kills() -> usize {
+pub(crate) fn kills() -> usize {
     if std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full") { 20 } else { 5 }
 }
 
 /// Place of a kill.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Place {
+pub(crate) enum Place {
     /// The client has a part of the text, and the model is silent.
     During,
     /// The client has the last event.
@@ -31,7 +31,9 @@ fn chunk(text: &str, end: Option<&str>) -> String {
     format!("data: {}\n\n", json!({"id": "c", "choices": [choice]}))
 }
 
-fn reply(place: Place, number: usize) -> Reply {
+/// The answer of the model to a call: the first one hangs in the middle of its text, if it is to be killed
+/// there.
+pub(crate) fn reply(place: Place, number: usize) -> Reply {
     let kind = [("content-type", "text/event-stream")];
     if place == Place::During && number == 0 {
         return Reply::pieces(200, &kind).piece(chunk("Part", None)).hang();
@@ -40,23 +42,24 @@ fn reply(place: Place, number: usize) -> Reply {
     Reply::full(200, &kind, text)
 }
 
-fn serve(home: &Home) -> Served {
+pub(crate) fn serve(home: &Home) -> Served {
     let args = ["serve", "--listen", "127.0.0.1:0", "--token", TOKEN];
     Served::start(home, Path::new(PROGRAM), &args).0
 }
 
-fn headers() -> String {
+/// The header with the token.
+pub(crate) fn headers() -> String {
     format!("authorization: Bearer {TOKEN}\r\n")
 }
 
 /// Asks for a stream, and reads it up to a text.
-fn read_until(served: &Served, body: &Value, last: &str) -> String {
+pub(crate) fn read_until(served: &Served, request: &str, body: &Value, last: &str) -> String {
     let mut socket = TcpStream::connect(&served.address).expect("it listens");
     let body = body.to_string();
+    let length = body.len();
     let text = format!(
-        "POST /v1/responses HTTP/1.0\r\nhost: localhost\r\n{}{KEY}content-length: {}\r\n\r\n{body}",
-        headers(),
-        body.len()
+        "{request} HTTP/1.0\r\nhost: localhost\r\n{}{KEY}content-length: {length}\r\n\r\n{body}",
+        headers()
     );
     socket.write_all(text.as_bytes()).expect("written");
     let mut read = Vec::new();
@@ -109,7 +112,7 @@ async fn a_response_is_whole_after_its_server_was_killed_and_nothing_is_made_twi
                 Place::During => "output_text.delta",
                 Place::After => "\"type\":\"response.completed\"",
             };
-            let id = id_in(&read_until(&served, &body, last));
+            let id = id_in(&read_until(&served, "POST /v1/responses", &body, last));
             served.kill();
 
             let served = serve(&home);

@@ -19,6 +19,7 @@ mod functions;
 mod home;
 mod instances;
 mod keys;
+mod killed_agui;
 mod killed_builds;
 mod killed_orchestrations;
 mod killed_requests;

@@ -4,11 +4,14 @@ use crate::approval::ApprovalId;
 use crate::body::Body;
 use crate::content::Messages;
 use crate::error::{ApiError, Result};
+use crate::format::Format;
 use crate::turn::Decision;
 use axum::body::Bytes;
 use serde_json::{Map, Value, json};
 use weftwork_types::message::Message;
 
+/// Member with the format of the answer.
+pub(super) const FORMAT: &str = "text.format";
 /// Items of earlier responses that clients send back, and that the log has.
 const ITEMS_OF_LOG: [&str; 6] = [
     "reasoning",
@@ -47,18 +50,23 @@ pub(super) struct Options {
     store: bool,
     metadata: Map<String, Value>,
     model: String,
+    /// Format of the answer, as the client asked for it.
+    format: Value,
 }
 
 impl ResponseRequest {
     pub(super) fn read(bytes: &Bytes) -> Result<Self> {
         let mut body = Body::read(bytes)?;
         let model = body.required_text("model")?;
+        let mut ignored = Vec::new();
+        let format = take_format(&mut body, &mut ignored)?;
         let options = Options {
             stream: body.flag("stream")?,
             background: body.flag("background")?,
             store: body.optional_flag("store")?.unwrap_or(true),
             metadata: body.metadata()?,
             model: model.clone(),
+            format,
         };
         if options.background && !options.store {
             let message = "a response in the background is stored; leave `store` out";
@@ -71,7 +79,6 @@ impl ResponseRequest {
             return Err(ApiError::invalid("conversation", message));
         }
         let instructions = body.text("instructions")?;
-        let mut ignored = Vec::new();
         let input = body.take("input");
         let input = read_input(input, instructions.as_deref(), previous.is_some(), &mut ignored)?;
         ignored.extend(body.rest().map(str::to_owned));
@@ -80,6 +87,17 @@ impl ResponseRequest {
 }
 
 impl Options {
+    /// Returns the format of the answer.
+    ///
+    /// # Errors
+    /// Status 400 for an unknown one.
+    pub(super) fn format(&self) -> Result<Format> {
+        match &self.format {
+            Value::Null => Ok(Format::Text),
+            format => Format::read(format, FORMAT),
+        }
+    }
+
     /// Returns the metadata that is stored with the run.
     pub(super) fn stored(
         &self,
@@ -91,6 +109,9 @@ impl Options {
         if self.background {
             stored["background"] = true.into();
         }
+        if !self.format.is_null() {
+            stored["format"] = self.format.clone();
+        }
         if !self.metadata.is_empty() {
             stored["metadata"] = json!(self.metadata);
         }
@@ -101,6 +122,19 @@ impl Options {
             stored["conversation"] = true.into();
         }
         stored
+    }
+}
+
+/// Takes the format of the answer from `text`, and names its other members, which are ignored.
+fn take_format(body: &mut Body, ignored: &mut Vec<String>) -> Result<Value> {
+    match body.take("text") {
+        None => Ok(Value::Null),
+        Some(Value::Object(mut text)) => {
+            let format = text.shift_remove("format").unwrap_or_default();
+            ignored.extend(text.keys().map(|name| format!("text.{name}")));
+            Ok(format)
+        }
+        Some(other) => Err(ApiError::wrong_type("text", &other, "an object with `format`")),
     }
 }
 

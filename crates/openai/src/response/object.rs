@@ -51,6 +51,8 @@ impl ResponseObject {
         let metadata = request.get("metadata").cloned().unwrap_or_else(|| json!({}));
         // Only a client that named the conversation sees it.
         let conversation = request.get("conversation").map(|_| json!({"id": self.conversation}));
+        let text = || json!({"type": "text"});
+        let format = request.get("format").cloned().unwrap_or_else(text);
         json!({
             "id": self.id,
             "object": "response",
@@ -71,7 +73,7 @@ impl ResponseObject {
             "reasoning": {"effort": null, "summary": null},
             "store": request["store"] != false,
             "temperature": null,
-            "text": {"format": {"type": "text"}},
+            "text": {"format": format},
             "tool_choice": "auto",
             "tools": [],
             "top_p": null,

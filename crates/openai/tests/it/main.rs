@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod chat;
+mod formats;
 mod kills;
 mod organizations;
 mod reports;

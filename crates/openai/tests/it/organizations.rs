@@ -67,8 +67,9 @@ async fn a_model_that_is_hidden_another_ones_or_missing_answers_the_same_bytes()
     };
     let of_golf = ["golf", "golf:plan", "golf:build"];
     let of_own = ["own", "own:plan", "own:build"];
-    assert_eq!(ids(BOB).await, [&["clerk"], &of_golf[..]].concat());
-    assert_eq!(ids(ADA).await, [&["clerk"], &of_golf[..], &of_own[..]].concat());
+    let of_scores = ["scores", "scores:plan", "scores:build"];
+    assert_eq!(ids(BOB).await, [&["clerk"], &of_golf[..], &of_scores[..]].concat());
+    assert_eq!(ids(ADA).await, [&["clerk"], &of_golf[..], &of_own[..], &of_scores[..]].concat());
     assert_eq!(ids(READER).await, [""; 0], "a client that may not run");
 
     let body = |model: &str| {

@@ -12,7 +12,7 @@ use weftwork::types::usage::Tokens;
 pub(crate) use weftwork_protocol_testkit::{
     ADA, Answer, BOB, EVE, READER, RUNNER, last_text, malformed, written,
 };
-use weftwork_protocol_testkit::{Blind, Desk, DeskParts, Model, request_of, send};
+use weftwork_protocol_testkit::{Agent, Blind, Desk, DeskParts, Model, request_of, send};
 use weftwork_server::Server;
 
 pub(crate) struct World {
@@ -20,6 +20,16 @@ pub(crate) struct World {
     pub(crate) desk: Desk,
     model: Model,
 }
+
+/// An agent whose builds have a schema.
+const SCORES: &str = "\
+type: context
+deliverable: {format: json, schema: {type: object, required: [line], properties: {line: {type: string}}}}
+output_schema:
+  type: object
+  required: [line]
+  properties: {line: {type: string}}
+";
 
 /// Answers with what the user said, in two parts.
 pub(crate) fn echo(request: &ChatRequest) -> Step {
@@ -65,6 +75,7 @@ impl World {
     }
 
     async fn serving(parts: DeskParts, model: Model, map: impl FnOnce(Server) -> Server) -> Self {
+        let parts = parts.agent(Agent::new("scores", SCORES));
         let desk = Desk::open(AgentProtocol::OpenAi, parts).await;
         let server = desk.server().mount(weftwork_openai::routes());
         Self { router: Desk::router(map(server)), desk, model }

@@ -41,6 +41,16 @@ pub trait AgentTurns: Send + Sync + std::fmt::Debug {
         run: &'a RunId,
     ) -> BoxFuture<'a, Result<TurnRun, Fault>>;
 
+    /// Returns the messages with which a run began; none for one that began with answers.
+    ///
+    /// # Errors
+    /// As [`turn`](Self::turn).
+    fn said<'a>(
+        &'a self,
+        who: &'a Principal,
+        run: &'a RunId,
+    ) -> BoxFuture<'a, Result<Vec<Message>, Fault>>;
+
     /// Follows a run from its first event: one that goes on, in any process, or one that has ended.
     ///
     /// # Errors

@@ -111,6 +111,20 @@ curl {url}/a2a/{slug}/message:send -H "authorization: Bearer $TOKEN" \
 from a2a.client import create_client
 client = await create_client("{url}/a2a/{slug}")"#
         ),
+        AgentProtocol::AgUi => format!(
+            r#"
+address {url}/agui/{slug}
+
+curl -N {url}/agui/{slug} -H "authorization: Bearer $TOKEN" \
+  -H "content-type: application/json" \
+  -d '{{"threadId": "t1", "runId": "r1", "messages": [{{"id": "m1", "role": "user", "content": "Hello"}}]}}'
+
+import {{ HttpAgent }} from "@ag-ui/client";
+const headers = {{ authorization: `Bearer ${{token}}` }};
+const agent = new HttpAgent({{ url: "{url}/agui/{slug}", headers }});
+agent.addMessage({{ id: "m1", role: "user", content: "Hello" }});
+await agent.runAgent();"#
+        ),
     };
     terminal.line(example)
 }

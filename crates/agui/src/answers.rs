@@ -1,0 +1,151 @@
+//! Interrupts: questions as a client sees them, and the answers that it resumes with.
+
+use crate::error::{AguiError, Result, shorten};
+use crate::input::{ResumeEntry, ResumeStatus};
+use serde_json::{Value, json};
+use weftwork_types::Timestamp;
+use weftwork_types::interrupt::{Ask, Interrupt};
+use weftwork_types::run::AnswerTo;
+use weftwork_types::tool::Reply;
+
+/// Reason of a rejection whose entry has none.
+const ABANDONED: &str = "the user gave no decision";
+/// Answer to a question of the model that the user left.
+const NO_ANSWER: &str = "The user gave no answer.";
+/// Code of entries that do not fit the open interrupts.
+const MISMATCH: &str = "interrupt_mismatch";
+/// Code of a payload that does not fit.
+const PAYLOAD: &str = "invalid_payload";
+
+/// Returns a question as an interrupt, with the call that it is about.
+pub(crate) fn shown(question: &Interrupt, call: Option<String>) -> Value {
+    let reason = match (&question.ask, &call) {
+        (Ask::Approval(_), Some(_)) => "tool_call",
+        (Ask::Approval(_), None) => "confirmation",
+        _ => "input_required",
+    };
+    let message = question.ask.to_string();
+    let mut shown = json!({"id": question.id, "reason": reason, "message": message});
+    if let Some(call) = call {
+        shown["toolCallId"] = call.into();
+    }
+    // The protocol has no schemas but objects.
+    if let Some(schema) = response_schema(question).filter(Value::is_object) {
+        shown["responseSchema"] = schema;
+    }
+    if let Some(expires) = question.expires_at.and_then(to_text) {
+        shown["expiresAt"] = expires.into();
+    }
+    shown
+}
+
+fn to_text(at: Timestamp) -> Option<String> {
+    let at = jiff::Timestamp::from_millisecond(at.0).ok()?;
+    Some(at.to_string())
+}
+
+fn response_schema(question: &Interrupt) -> Option<Value> {
+    if question.approval().is_some() {
+        return Some(json!({
+            "type": "object",
+            "properties": {
+                "approved": {"type": "boolean"},
+                "editedArgs": {"type": "object", "description": "All arguments of the call"},
+                "reason": {"type": "string", "description": "Reason of a rejection"},
+            },
+            "required": ["approved"],
+        }));
+    }
+    let schema = question.answer_schema.as_ref()?;
+    let content = schema.pointer("/oneOf/0/properties/content");
+    Some(content.filter(|_| is_of_tool(question)).unwrap_or(schema).clone())
+}
+
+/// Returns `true` for the question of a tool, which may be declined.
+fn is_of_tool(question: &Interrupt) -> bool {
+    matches!(question.ask, Ask::Question { tool: Some(_), .. })
+}
+
+/// Returns the answers of a request to the open questions, all of which it answers.
+///
+/// # Errors
+/// An error of the stream for entries that are not those of the open questions, and for payloads that do
+/// not fit.
+pub(crate) fn answers_to(questions: &[Interrupt], resume: &[ResumeEntry]) -> Result<Vec<AnswerTo>> {
+    let asking: Vec<_> = questions.iter().filter(|question| question.asks()).collect();
+    let mut answers = Vec::new();
+    for entry in resume {
+        let of = |question: &&&Interrupt| question.id.to_string() == entry.interrupt;
+        let question = asking.iter().find(of).ok_or_else(|| not_open(&entry.interrupt))?;
+        answers.push(answer_to(question, entry)?);
+    }
+    if answers.len() < asking.len() {
+        let message = format!(
+            "`resume` answers {} of {} open interrupts; answer all of them in one request",
+            answers.len(),
+            asking.len()
+        );
+        return Err(AguiError::resume(MISMATCH, message));
+    }
+    Ok(answers)
+}
+
+/// The error for an interrupt that is not open: it was answered, or there was none.
+pub(crate) fn not_open(interrupt: &str) -> AguiError {
+    let interrupt = shorten(interrupt);
+    let message = format!("the conversation has no open interrupt `{interrupt}`");
+    AguiError::resume(MISMATCH, message)
+}
+
+fn answer_to(question: &Interrupt, entry: &ResumeEntry) -> Result<AnswerTo> {
+    match entry.status {
+        ResumeStatus::Cancelled => abandon(question),
+        ResumeStatus::Resolved if question.approval().is_some() => decide(question, &entry.payload),
+        ResumeStatus::Resolved => {
+            let content = entry.payload.clone();
+            Ok(question.answer(match is_of_tool(question) {
+                true => json!(Reply::Accept { content }),
+                false => content,
+            }))
+        }
+    }
+}
+
+/// Returns the answer for a question that the user left without one.
+fn abandon(question: &Interrupt) -> Result<AnswerTo> {
+    let takes_text = |schema: &Value| schema["type"] == "string" && schema.get("enum").is_none();
+    if question.approval().is_some() {
+        return Ok(question.reject(ABANDONED));
+    }
+    if is_of_tool(question) {
+        return Ok(question.answer(json!(Reply::Cancel)));
+    }
+    if question.answer_schema.as_ref().is_none_or(takes_text) {
+        return Ok(question.answer(NO_ANSWER));
+    }
+    let message = format!(
+        "the interrupt {} has no answer without a payload; send one that fits its `responseSchema`",
+        question.id
+    );
+    Err(AguiError::resume(PAYLOAD, message))
+}
+
+/// Reads the decision about a call.
+fn decide(question: &Interrupt, payload: &Value) -> Result<AnswerTo> {
+    let approved = payload.as_bool().or_else(|| payload["approved"].as_bool());
+    let reason = payload["reason"].as_str().unwrap_or_default();
+    match (approved, &payload["editedArgs"]) {
+        (Some(true), Value::Null) => Ok(question.approve()),
+        (Some(true), args @ Value::Object(_)) => Ok(question.edit(args.clone())),
+        (Some(false), _) => Ok(question.reject(reason)),
+        _ => {
+            let found = shorten(&payload.to_string());
+            let message = format!(
+                "the payload for the interrupt {} is {found}; expected `{{\"approved\": true | false, \
+                 \"editedArgs\": {{…}}, \"reason\": \"…\"}}`",
+                question.id
+            );
+            Err(AguiError::resume(PAYLOAD, message))
+        }
+    }
+}
