@@ -12,11 +12,13 @@ pub enum AgentProtocol {
     OpenAi,
     /// The Agent2Agent protocol.
     A2a,
+    /// The Model Context Protocol.
+    Mcp,
 }
 
 impl AgentProtocol {
     /// All protocols.
-    pub const ALL: [Self; 2] = [Self::OpenAi, Self::A2a];
+    pub const ALL: [Self; 3] = [Self::OpenAi, Self::A2a, Self::Mcp];
 
     /// Returns the word for the protocol, as requests and commands have it.
     #[must_use]
@@ -24,6 +26,7 @@ impl AgentProtocol {
         match self {
             Self::OpenAi => "openai",
             Self::A2a => "a2a",
+            Self::Mcp => "mcp",
         }
     }
 

@@ -20,6 +20,7 @@ mod home;
 mod instances;
 mod keys;
 mod killed_builds;
+mod killed_mcp_calls;
 mod killed_orchestrations;
 mod killed_requests;
 mod killed_responses;
