@@ -21,6 +21,9 @@ def names(prefix):
 
 FORMS = {
     "colour": form(["reply"], reply={"type": "string"}),
+    "ok": form(["ok"], ok={"type": "boolean"}),
+    "name": form(["name"], name={"type": "string"}),
+    "color": form(["color"], color={"type": "string"}),
     "user": form(["username", "email"], username={"type": "string"}, email={"type": "string"}),
     "defaults": form(
         name={"type": "string", "default": "John Doe"},

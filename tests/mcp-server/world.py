@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -27,9 +26,11 @@ def media(kind, data, name=""):
     return {"type": "media", "media_type": kind, "url": f"data:{kind};base64,{data}", "name": name}
 
 
-def ask(form, first=""):
-    code = f'{first} const got = await ctx.tools("desk/ask", {{ form: "{form}" }});'
-    return f"{code} return {{ result: `User response: ${{JSON.stringify(got)}}` }};"
+def ask(*forms):
+    """Code that asks by forms, one after the other, and returns the answers."""
+    code = f"const got = []; for (const form of {json.dumps(forms)})"
+    code += ' got.push(await ctx.tools("desk/ask", { form }));'
+    return code + " return { result: `User response: ${JSON.stringify(got)}` };"
 
 
 def value(content):
@@ -39,7 +40,7 @@ def value(content):
 # The code of function agents, by their slugs. Those of `test-` have the names of the tools that the
 # conformance package calls, with hyphens.
 CODE = {
-    "desk": ask("colour"),
+    "asker": ask("colour"),
     "plain": ask("colour"),
     "test-simple-text": value("This is a simple text response for testing."),
     "test-image-content": value(media("image/png", PIXEL)),
@@ -55,8 +56,12 @@ CODE = {
     "test-elicitation": ask("user"),
     "test-elicitation-sep1034-defaults": ask("defaults"),
     "test-elicitation-sep1330-enums": ask("choices"),
-    "test-input-required-result-tampered-state": ask("colour"),
+    "test-input-required-result-elicitation": ask("name"),
+    "test-input-required-result-multi-round": ask("name", "color"),
+    "test-input-required-result-request-state": ask("ok"),
+    "test-input-required-result-tampered-state": ask("ok"),
     "test-streaming-elicitation": ask("colour"),
+    "test-logging-tool": value("done"),
 }
 TALK = "weft: 1\ntype: context\nagent_card: {description: Talks}\ncontext: Answer in short words.\n"
 
@@ -185,13 +190,4 @@ def entries(printed):
         value, end = json.JSONDecoder().raw_decode(rest[start + 1 :])
         found.append(value["mcpServers"]["weft"])
         rest = rest[start + 1 + end :]
-    return found
-
-
-def until(ready, seconds=60):
-    """Waits until a condition holds, and returns its value."""
-    end = time.monotonic() + seconds
-    while not (found := ready()):
-        assert time.monotonic() < end, "it does not come to pass"
-        time.sleep(0.02)
     return found

@@ -144,7 +144,8 @@ impl Calling {
         let Some(last) = turns.iter().rev().find(|turn| turn.rolled_back_at.is_none()) else {
             return refused;
         };
-        let Ok((call, _)) = CallRuns::around(&self.source, self.who(), &last.at.run).await else {
+        let Ok((call, _)) = CallRuns::containing(&self.source, self.who(), &last.at.run).await
+        else {
             return refused;
         };
         let asks = call.outcome(&self.source, self.who()).await?;
@@ -179,7 +180,7 @@ impl Calling {
     async fn resume(&self, state: &str) -> Result<Called> {
         let who = self.who();
         let run = run_of(state).ok_or_else(McpError::state_refused)?;
-        let found = CallRuns::around(&self.source, who, &run).await;
+        let found = CallRuns::containing(&self.source, who, &run).await;
         let (call, place) = found.map_err(|_| McpError::state_refused())?;
         let is_own = self.sealed(&run).is_signed_by(state, &call.seal());
         if !is_own || call.first().agent != self.tool.slug() {

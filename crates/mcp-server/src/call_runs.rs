@@ -73,7 +73,7 @@ impl CallRuns {
     ///
     /// # Errors
     /// As [`find`](Self::find).
-    pub(crate) async fn around(
+    pub(crate) async fn containing(
         source: &Source,
         who: &Principal,
         run: &RunId,

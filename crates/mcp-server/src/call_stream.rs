@@ -26,7 +26,7 @@ use weftwork_types::{BoxFuture, BoxStream, Principal};
 /// Time after which a client that knows tasks gets one in place of the result.
 const TASK_AFTER: Duration = Duration::from_secs(10);
 
-/// What the messages of a request are about.
+/// The subject of the messages of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum About {
     /// The call itself.
@@ -49,7 +49,7 @@ pub(crate) struct CallStream {
     _open: Option<OpenCallEntry>,
 }
 
-/// What a stream does next.
+/// The next event of a stream.
 enum Next {
     Step(Step),
     HandOut,

@@ -25,7 +25,7 @@ pub(crate) enum Step {
     /// Nothing has happened for this time.
     Quiet(Duration),
     /// A run has ended at questions.
-    Asks { run: TurnRun, questions: Vec<Interrupt> },
+    Asks { run: Box<TurnRun>, questions: Vec<Interrupt> },
     /// The call has ended.
     Ended(RunOutcome),
     /// This process stops, and another one continues the call.
@@ -97,7 +97,7 @@ impl Follower {
             RunOutcome::Interrupted { questions, .. } => {
                 let questions: Vec<_> = questions.into_iter().filter(Interrupt::asks).collect();
                 // A timer alone asks nobody: the next run comes by itself.
-                (!questions.is_empty()).then_some(Step::Asks { run: ended, questions })
+                (!questions.is_empty()).then_some(Step::Asks { run: Box::new(ended), questions })
             }
             outcome => Some(Step::Ended(outcome)),
         })

@@ -118,7 +118,7 @@ pub(crate) async fn take_response(
     let unknown = || McpError::invalid("the response is to no request of this server to you");
     let (question, sealed) = read_question_id(id).ok_or_else(unknown)?;
     let run = run_of(sealed).ok_or_else(unknown)?;
-    let found = CallRuns::around(source, who, &run).await;
+    let found = CallRuns::containing(source, who, &run).await;
     let (call, place) = found.map_err(|_| unknown())?;
     let signed = Sealed { who, run: &run, of: Of::Question(question) };
     if !signed.is_signed_by(sealed, &call.seal()) {

@@ -20,7 +20,7 @@ pub(crate) struct Sealed<'a> {
     pub(crate) of: Of<'a>,
 }
 
-/// What a signature is for.
+/// The subject of a signature.
 #[derive(Debug, Clone)]
 pub(crate) enum Of<'a> {
     /// A call of a tool, which is sent again with these arguments.

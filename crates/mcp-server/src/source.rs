@@ -12,7 +12,7 @@ use weftwork_types::{Principal, Right};
 /// The agents that clients reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// Those that are exposed by this protocol.
+    /// The exposed ones.
     Exposed,
     All,
 }
