@@ -23,6 +23,7 @@ use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, default_model};
 use weftwork_cli_base::exit::Exit;
 use weftwork_cli_base::signals::Signals;
+use weftwork_mcp_server::McpServer;
 use weftwork_server::{CONNECTIONS_MAX, KeyFile, Server};
 
 /// Time limit for open connections after the runs were drained.
@@ -177,6 +178,8 @@ async fn host_until<T>(
     let server = a2a.routes().into_iter().fold(server, Server::mount);
     let server = server.mount(weftwork_openai::routes());
     let server = server.mount(weftwork_agui::routes());
+    let mcp = McpServer::new(Arc::new(app.platform()), Arc::clone(app.runtime().clock()));
+    let server = server.mount(mcp.routes());
     let server =
         described.fold(server, |server, agent| server.describe(agent.id(), agent.description()));
     let server = prepare(Prepared { server, app: &app, address })?;

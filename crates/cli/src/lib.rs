@@ -123,6 +123,7 @@ impl Program {
     }
 
     async fn dispatch_command(self, cli: Cli, terminal: &Terminal) -> Result<Exit, CliError> {
+        let mcp = cli.mcp_file();
         let command = match command::without_settings(cli.command, cli.store.as_deref(), terminal)?
         {
             command::Next::Done(exit) => return Ok(exit),
@@ -133,7 +134,7 @@ impl Program {
             store: cli.store,
             config: cli.config,
             policy: cli.policy,
-            mcp: cli.mcp,
+            mcp,
             thread_budget: cli.thread_budget,
         };
         let mut config = load_config(&flags)?;

@@ -14,7 +14,7 @@ pub(crate) fn weft_command(cli: &Cli) -> String {
         ("--config", config),
         ("--model", cli.model.clone()),
         ("--policy", cli.policy.clone()),
-        ("--mcp", cli.mcp.clone()),
+        ("--mcp", cli.mcp_file()),
         ("--thread-budget", cli.thread_budget.clone()),
     ];
     let mut command = "weft".to_owned();

@@ -29,10 +29,11 @@ use weftwork_types::json::ValueCounter;
 /// Headers of responses that scripts of other origins may read.
 const EXPOSED: &str = "location, content-location, x-pagination-total, x-pagination-next, \
                        x-ignored-input, x-request-id, \
-                       x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream";
+                       x-vercel-ai-data-stream, x-vercel-ai-ui-message-stream, mcp-session-id";
 /// Headers that scripts of other origins may send, if they do not ask for some.
 const SENT: &str = "content-type, idempotency-key, last-event-id, x-api-key, authorization, \
-                    cache-control, user-agent, x-request-id, traceparent";
+                    cache-control, user-agent, x-request-id, traceparent, \
+                    mcp-session-id, mcp-protocol-version, mcp-method, mcp-name";
 /// Maximum size of a body in bytes.
 const BODY_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of JSON values in a body, containers included. Each takes hundreds of bytes of

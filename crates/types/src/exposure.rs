@@ -14,11 +14,13 @@ pub enum AgentProtocol {
     A2a,
     /// AG-UI, the protocol between agents and front ends.
     AgUi,
+    /// The Model Context Protocol.
+    Mcp,
 }
 
 impl AgentProtocol {
     /// All protocols.
-    pub const ALL: [Self; 3] = [Self::OpenAi, Self::A2a, Self::AgUi];
+    pub const ALL: [Self; 4] = [Self::OpenAi, Self::A2a, Self::AgUi, Self::Mcp];
 
     /// Returns the word for the protocol, as requests and commands have it.
     #[must_use]
@@ -27,6 +29,7 @@ impl AgentProtocol {
             Self::OpenAi => "openai",
             Self::A2a => "a2a",
             Self::AgUi => "agui",
+            Self::Mcp => "mcp",
         }
     }
 

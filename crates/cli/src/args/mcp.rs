@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value};
 use weftwork_cli_base::args::parse;
+use weftwork_cli_serve::McpServe;
 
 const ALLOW_EXAMPLES: &str = "\
 Examples:
@@ -13,6 +14,14 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Mcp {
+    #[command(flatten)]
+    Tools(McpTools),
+    /// Serve the agents as tools to a host of MCP that starts this command
+    Serve(McpServe),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpTools {
     /// List the servers, and start each to see if it can be used
     Servers {
         /// Print each server as a line of JSON

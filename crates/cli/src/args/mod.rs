@@ -4,9 +4,9 @@ mod mcp;
 mod orchestrations;
 mod run;
 
-pub(crate) use mcp::Mcp;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::{EffectName, McpLogin, OutputName};
+pub(crate) use mcp::{Mcp, McpTools};
 pub(crate) use orchestrations::{OfConversation, Orchestrations};
 pub(crate) use run::{Chat, Run, ServerFlags};
 
@@ -63,6 +63,16 @@ pub struct Cli {
     pub(crate) command: Command,
 }
 
+/// Value of `--mcp` without a file, as `weft agents expose` has it.
+pub(crate) const EXPOSED: &str = "mcp:";
+
+impl Cli {
+    /// Returns the file of MCP servers.
+    pub(crate) fn mcp_file(&self) -> Option<String> {
+        self.mcp.clone().filter(|file| file != EXPOSED)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
     // Comments of the values would make the help of all commands a long one.
@@ -100,7 +110,7 @@ pub(crate) enum Command {
     /// List and print results of tools that were too large for a message
     #[command(subcommand)]
     Artifacts(Artifacts),
-    /// List MCP servers and their tools, and allow, deny, compare and call tools
+    /// List MCP servers and their tools, allow, deny, compare and call tools, and serve agents as tools
     #[command(subcommand)]
     Mcp(Mcp),
     /// Execute the runs that no other process executes, until it is told to stop
@@ -152,7 +162,9 @@ impl Command {
     /// found nowhere else.
     pub(crate) fn usual_log(&self) -> LevelFilter {
         match self {
-            Self::Serve(_) | Self::Dev(_) | Self::Worker(_) => LevelFilter::WARN,
+            Self::Serve(_) | Self::Dev(_) | Self::Worker(_) | Self::Mcp(Mcp::Serve(_)) => {
+                LevelFilter::WARN
+            }
             _ => LevelFilter::ERROR,
         }
     }
@@ -250,6 +262,10 @@ pub(crate) enum Agents {
         /// AG-UI: runs as events for front ends, with interrupts
         #[arg(long)]
         agui: bool,
+        /// The Model Context Protocol: the agent as a tool; the global option is WEFT_MCP here
+        // It shares its name with the global option, and so the type.
+        #[arg(long, num_args = 0, default_missing_value = EXPOSED)]
+        mcp: Option<String>,
         /// End the exposure by the named protocols; without one, by all
         #[arg(long)]
         off: bool,

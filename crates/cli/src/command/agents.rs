@@ -6,7 +6,7 @@ mod rows;
 
 use self::expose::Wish;
 use super::definitions;
-use crate::args::{Agents, Ask};
+use crate::args::{Agents, Ask, EXPOSED};
 use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::{Read, Write as _};
@@ -45,11 +45,12 @@ pub(crate) async fn agents(command: &Agents, context: &CommandContext) -> Result
         Agents::Add { folder, of } => rows::add(folder, of.org.as_deref(), context).await,
         Agents::Remove { slug, of } => rows::remove(slug, of.org.as_deref(), context).await,
         Agents::Reload => rows::reload(context).await,
-        Agents::Expose { slug, openai, a2a, agui, off, url, of } => {
+        Agents::Expose { slug, openai, a2a, agui, mcp, off, url, of } => {
             let named = [
                 (*openai, AgentProtocol::OpenAi),
                 (*a2a, AgentProtocol::A2a),
                 (*agui, AgentProtocol::AgUi),
+                (mcp.as_deref() == Some(EXPOSED), AgentProtocol::Mcp),
             ];
             let named = named.into_iter().filter(|(is_named, _)| *is_named);
             let named = named.map(|(_, protocol)| protocol).collect();

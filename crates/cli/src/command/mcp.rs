@@ -1,6 +1,6 @@
 //! `weft mcp`: MCP servers and their tools.
 
-use crate::args::Mcp;
+use crate::args::McpTools;
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
@@ -20,13 +20,13 @@ pub(crate) use list::check_server;
 use weftwork::mcp::Terms;
 
 #[cfg(not(feature = "mcp"))]
-pub(crate) async fn mcp(_: Mcp, _: &CommandContext) -> Result<Exit, CliError> {
+pub(crate) async fn mcp(_: McpTools, _: &CommandContext) -> Result<Exit, CliError> {
     let needed_by = "the command `weft mcp`".to_owned();
     Err(CliError::App(weftwork::Error::NotBuiltIn { needed_by, feature: "mcp" }))
 }
 
 #[cfg(feature = "mcp")]
-pub(crate) async fn mcp(command: Mcp, context: &CommandContext) -> Result<Exit, CliError> {
+pub(crate) async fn mcp(command: McpTools, context: &CommandContext) -> Result<Exit, CliError> {
     let Some(mcp) = &context.config.mcp else {
         return Err(CliError::BadInput {
             reason: "no file of MCP servers is set; use --mcp FILE or WEFT_MCP".to_owned(),
@@ -35,17 +35,17 @@ pub(crate) async fn mcp(command: Mcp, context: &CommandContext) -> Result<Exit, 
     let servers = &mcp.servers;
     let terminal = &context.terminal;
     match command {
-        Mcp::Servers { json } => list::list_servers(servers, json, terminal).await,
-        Mcp::Login(args) => login::log_in(servers, &args, terminal).await,
-        Mcp::Logout { server } => login::log_out(servers, &server, terminal).await,
-        Mcp::Tools { server, json } => list::list_tools(servers, server, json, terminal).await,
-        Mcp::Allow { tools, effect, idempotent, output, shown, secret } => {
+        McpTools::Servers { json } => list::list_servers(servers, json, terminal).await,
+        McpTools::Login(args) => login::log_in(servers, &args, terminal).await,
+        McpTools::Logout { server } => login::log_out(servers, &server, terminal).await,
+        McpTools::Tools { server, json } => list::list_tools(servers, server, json, terminal).await,
+        McpTools::Allow { tools, effect, idempotent, output, shown, secret } => {
             let terms = Terms { secret, ..allow::terms_of(effect, idempotent, output, shown) };
             allow::allow(servers, &tools, &terms, terminal).await
         }
-        Mcp::Deny { tools } => allow::deny(servers, &tools, terminal),
-        Mcp::Diff { tools } => allow::diff(servers, &tools, terminal).await,
-        Mcp::Call { tool, .. } if tool == "-" => call::call_each(servers, terminal).await,
-        Mcp::Call { tool, args } => call::call(servers, &tool, args, terminal).await,
+        McpTools::Deny { tools } => allow::deny(servers, &tools, terminal),
+        McpTools::Diff { tools } => allow::diff(servers, &tools, terminal).await,
+        McpTools::Call { tool, .. } if tool == "-" => call::call_each(servers, terminal).await,
+        McpTools::Call { tool, args } => call::call(servers, &tool, args, terminal).await,
     }
 }

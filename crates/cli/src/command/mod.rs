@@ -15,7 +15,7 @@ mod orchestrations;
 mod run;
 mod schema;
 
-use crate::args::Command;
+use crate::args::{Command, Mcp};
 use weftwork::graph::RuntimeError;
 use weftwork::store::StoreError;
 use weftwork::types::ThreadId;
@@ -96,7 +96,10 @@ async fn execute(command: Command, context: &CommandContext) -> Result<Exit, Cli
         Command::Artifacts(command) => {
             Box::pin(weftwork_cli_store::artifacts(command, context)).await
         }
-        Command::Mcp(command) => Box::pin(mcp::mcp(command, context)).await,
+        Command::Mcp(Mcp::Serve(args)) => {
+            Box::pin(weftwork_cli_serve::mcp_serve(&args, context)).await
+        }
+        Command::Mcp(Mcp::Tools(command)) => Box::pin(mcp::mcp(command, context)).await,
         Command::Worker(args) => Box::pin(weftwork_cli_serve::worker(&args, context)).await,
         Command::Store(command) => Box::pin(weftwork_cli_store::store(&command, context)).await,
         Command::Models(command) => Box::pin(models::models(command, context)).await,

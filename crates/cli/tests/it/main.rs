@@ -21,6 +21,7 @@ mod instances;
 mod keys;
 mod killed_agui;
 mod killed_builds;
+mod killed_mcp_calls;
 mod killed_orchestrations;
 mod killed_requests;
 mod killed_responses;

@@ -122,6 +122,18 @@ fn an_agent_is_exposed_when_a_command_says_so_and_servers_follow() {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+    let shown =
+        done(&home, &["agents", "expose", "filed", "--mcp", "--url", "https://agents.example/"]);
+    for part in [
+        "agent filed is exposed by openai, mcp\n",
+        "URL https://agents.example/mcp, tool filed\n",
+        "\"url\": \"https://agents.example/mcp\"",
+        "\"Authorization\": \"Bearer ${TOKEN}\"",
+        "\"mcp\",\n        \"serve\"",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    done(&home, &["agents", "expose", "filed", "--mcp", "--off"]);
     until(&served, "filed", |_, body| body["exposed"] == json!(["openai"]));
     let models = served.send("GET /v1/models", &key(TOKEN), &json!({})).1;
     assert_eq!(models["data"][0]["id"], "filed", "{models}");

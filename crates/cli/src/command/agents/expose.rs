@@ -2,13 +2,16 @@
 
 use super::rows::{check_lasting, failed};
 use super::{Defined, Definitions};
+use serde_json::json;
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use weftwork::Config;
+use weftwork::config::{AGENTS_VARIABLE, StorePlace};
 use weftwork::platform::{NewExposure, RowWriter};
 use weftwork::types::exposure::{AgentProtocol, ExposureChange};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
-use weftwork_cli_base::terminal::Terminal;
 
 /// The protocols that a command names, and what it is to do with them.
 pub(super) struct Wish {
@@ -76,18 +79,15 @@ pub(super) async fn expose(
     }
     terminal.line(format_args!("agent {slug} is exposed by {}", names.join(", ")))?;
     for protocol in exposed {
-        print_example(protocol, &slug, url.trim_end_matches('/'), terminal)?;
+        let example = example(protocol, &slug, url.trim_end_matches('/'), &context.config);
+        terminal.line(example)?;
     }
     Ok(Exit::Done)
 }
 
-fn print_example(
-    protocol: AgentProtocol,
-    slug: &str,
-    url: &str,
-    terminal: &Terminal,
-) -> Result<(), CliError> {
-    let example = match protocol {
+/// Returns an example of a client.
+fn example(protocol: AgentProtocol, slug: &str, url: &str, config: &Config) -> String {
+    match protocol {
         AgentProtocol::OpenAi => format!(
             r#"
 base URL {url}/v1, model {slug}
@@ -125,6 +125,42 @@ const agent = new HttpAgent({{ url: "{url}/agui/{slug}", headers }});
 agent.addMessage({{ id: "m1", role: "user", content: "Hello" }});
 await agent.runAgent();"#
         ),
-    };
-    terminal.line(example)
+        AgentProtocol::Mcp => mcp_example(slug, url, config),
+    }
+}
+
+/// The address of the server, and the entry for the file of a host: for HTTP, and for standard streams,
+/// of which a host needs one. The second one names this program, its store and its files, because hosts
+/// start commands in folders of their own.
+fn mcp_example(slug: &str, url: &str, config: &Config) -> String {
+    let http = json!({"mcpServers": {"weft": {
+        "type": "http",
+        "url": format!("{url}/mcp"),
+        "headers": {"Authorization": "Bearer ${TOKEN}"},
+    }}});
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("weft"));
+    let mut args = Vec::new();
+    if let Some(file) = &config.file {
+        args.extend(["--config".to_owned(), whole(file)]);
+    }
+    if let Some(model) = &config.model {
+        args.extend(["--model".to_owned(), model.value.clone()]);
+    }
+    // The address of another kind of store may have a password: the environment has it.
+    if let StorePlace::Sqlite(path) = &config.store.value {
+        args.extend(["--store".to_owned(), format!("sqlite:{}", whole(path))]);
+    }
+    args.extend(["mcp", "serve"].map(str::to_owned));
+    let mut entry = json!({"command": program, "args": args});
+    if let Some(folder) = &config.agents {
+        entry["env"] = json!({AGENTS_VARIABLE: whole(&folder.value)});
+    }
+    let stdio = json!({"mcpServers": {"weft": entry}});
+    format!("\nURL {url}/mcp, tool {slug}\n\n{http:#}\n\n{stdio:#}")
+}
+
+/// Returns a path from the root.
+fn whole(path: &Path) -> String {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    path.display().to_string()
 }

@@ -1,0 +1,179 @@
+//! The runs of a call, as they are stored.
+
+use crate::error::{McpError, Result};
+use crate::source::Source;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+use weftwork_types::port::TurnRun;
+use weftwork_types::run::RunOutcome;
+use weftwork_types::{Principal, RunId, Timestamp};
+
+/// Member of the metadata of runs that this protocol began.
+const METADATA: &str = "mcp";
+
+/// Data of this protocol about a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CallMetadata {
+    /// Key of the signatures of what clients send back. Only the run has it.
+    pub(crate) seal: String,
+    /// Hash of the answers that began the run; empty for the first run of a call.
+    pub(crate) answers: String,
+}
+
+impl CallMetadata {
+    pub(crate) fn to_map(&self) -> Map<String, Value> {
+        let own = json!({"seal": self.seal, "answers": self.answers});
+        Map::from_iter([(METADATA.to_owned(), own)])
+    }
+
+    /// Returns the data about a run; `None` if another protocol began it.
+    pub(crate) fn of(turn: &TurnRun) -> Option<Self> {
+        let own = turn.metadata.get(METADATA)?;
+        let text = |name: &str| own.get(name).and_then(Value::as_str).map(str::to_owned);
+        Some(Self { seal: text("seal")?, answers: text("answers").unwrap_or_default() })
+    }
+}
+
+/// The runs of a call.
+#[derive(Debug, Clone)]
+pub(crate) struct CallRuns {
+    /// The first one, whose id is that of the call as a task, and those that answer its questions.
+    pub(crate) runs: Vec<TurnRun>,
+}
+
+impl CallRuns {
+    /// Returns the call that a run began.
+    ///
+    /// # Errors
+    /// An error for a call that does not exist, is another principal's, of an agent that is not offered,
+    /// or was not begun by this protocol.
+    pub(crate) async fn find(source: &Source, who: &Principal, id: &str) -> Result<Self> {
+        let found = Self::find_any(source, who, id).await?;
+        let is_first = found.first().answers.is_none() && found.first().at.run.as_str() == id;
+        let is_own = CallMetadata::of(found.first()).is_some();
+        let is_offered = source.tool(who, &found.first().agent).is_ok();
+        match is_first && is_own && is_offered {
+            true => Ok(found),
+            false => Err(McpError::task_missing()),
+        }
+    }
+
+    /// Returns a run with those that continue it.
+    async fn find_any(source: &Source, who: &Principal, id: &str) -> Result<Self> {
+        let uuid = Uuid::try_parse(id).map_err(|_| McpError::task_missing())?;
+        let chain = source.platform.chain(who, &RunId::from_uuid(uuid)).await;
+        let runs = chain.map_err(|fault| McpError::of_fault(&fault))?;
+        match runs.is_empty() {
+            true => Err(McpError::task_missing()),
+            false => Ok(Self { runs }),
+        }
+    }
+
+    /// Returns the call of which a run is a part, and the place of the run in it.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub(crate) async fn containing(
+        source: &Source,
+        who: &Principal,
+        run: &RunId,
+    ) -> Result<(Self, usize)> {
+        let turn = source.platform.turn(who, run).await;
+        let turn = turn.map_err(|fault| McpError::of_fault(&fault))?;
+        let turns = source.platform.turns(who, &turn.conversation).await;
+        let turns = turns.map_err(|fault| McpError::of_fault(&fault))?;
+        let mut first = turn;
+        while let Some(asked) = &first.answers {
+            let before = turns.iter().find(|turn| turn.at.run == *asked);
+            first = before.ok_or_else(McpError::task_missing)?.clone();
+        }
+        let call = Self::find(source, who, first.at.run.as_str()).await?;
+        let place = call.runs.iter().position(|turn| turn.at.run == *run);
+        let place = place.ok_or_else(McpError::task_missing)?;
+        Ok((call, place))
+    }
+
+    /// Returns the call as it is now.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn reload(&self, source: &Source, who: &Principal) -> Result<Self> {
+        let chain = source.platform.chain(who, &self.first().at.run).await;
+        Ok(Self { runs: chain.map_err(|fault| McpError::of_fault(&fault))? })
+    }
+
+    #[expect(clippy::expect_used, reason = "a call has its first run")]
+    pub(crate) fn first(&self) -> &TurnRun {
+        self.runs.first().expect("a call has a run")
+    }
+
+    #[expect(clippy::expect_used, reason = "a call has its first run")]
+    pub(crate) fn last(&self) -> &TurnRun {
+        self.runs.last().expect("a call has a run")
+    }
+
+    pub(crate) fn id(&self) -> String {
+        self.first().at.run.to_string()
+    }
+
+    pub(crate) fn conversation(&self) -> &str {
+        &self.first().conversation
+    }
+
+    /// Returns the key of the signatures of the call.
+    pub(crate) fn seal(&self) -> String {
+        CallMetadata::of(self.first()).unwrap_or_default().seal
+    }
+
+    /// Returns the time at which a client cancelled the call while it waited.
+    pub(crate) fn cancelled_at(&self) -> Option<Timestamp> {
+        self.runs.iter().find_map(|run| run.rolled_back_at)
+    }
+
+    /// Returns the time of the last change.
+    pub(crate) fn changed_at(&self) -> Timestamp {
+        let last = self.last();
+        self.cancelled_at().or(last.ended_at).unwrap_or(last.created_at)
+    }
+
+    /// Returns the outcome of the last run; `None` if it has not ended.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn outcome(
+        &self,
+        source: &Source,
+        who: &Principal,
+    ) -> Result<Option<RunOutcome>> {
+        if self.cancelled_at().is_some() {
+            return Ok(Some(RunOutcome::cancelled()));
+        }
+        let last = self.last();
+        if !last.status.is_final() {
+            return Ok(None);
+        }
+        let handle = source.platform.follow(who, &last.at.run).await;
+        let handle = handle.map_err(|fault| McpError::of_fault(&fault))?;
+        Ok(Some(handle.outcome.await))
+    }
+
+    /// Stops the call. One that waits for an answer is rolled back: its questions are closed.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn cancel(&self, source: &Source, who: &Principal) -> Result<()> {
+        let platform = &*source.platform;
+        let last = self.last();
+        let refused = |fault| McpError::of_fault(&fault);
+        if self.cancelled_at().is_none() && last.status.is_final() {
+            platform.roll_back(who, &self.first().at.run).await.map_err(refused)?;
+        } else if self.cancelled_at().is_none() {
+            let handle = platform.follow(who, &last.at.run).await.map_err(refused)?;
+            platform.cancel(who, &last.at.run).await.map_err(refused)?;
+            // It stops at its next await point.
+            handle.outcome.await;
+        }
+        source.changed.notify_waiters();
+        Ok(())
+    }
+}
