@@ -4,7 +4,7 @@ use super::rows::{check_lasting, failed};
 use super::{Defined, Definitions};
 use std::collections::BTreeSet;
 use weftwork::platform::{NewExposure, RowWriter};
-use weftwork::types::exposure::{AgentProtocol, ExposureChange};
+use weftwork::types::exposure::{AccessText, AgentAccess, AgentProtocol, ExposureChange};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
@@ -76,41 +76,18 @@ pub(super) async fn expose(
     }
     terminal.line(format_args!("agent {slug} is exposed by {}", names.join(", ")))?;
     for protocol in exposed {
-        print_example(protocol, &slug, url.trim_end_matches('/'), terminal)?;
+        print_access(&AgentAccess::new(protocol, &slug, url), terminal)?;
     }
     Ok(Exit::Done)
 }
 
-fn print_example(
-    protocol: AgentProtocol,
-    slug: &str,
-    url: &str,
-    terminal: &Terminal,
-) -> Result<(), CliError> {
-    let example = match protocol {
-        AgentProtocol::OpenAi => format!(
-            r#"
-base URL {url}/v1, model {slug}
-
-curl {url}/v1/chat/completions -H "authorization: Bearer $TOKEN" \
-  -H "content-type: application/json" \
-  -d '{{"model": "{slug}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
-
-from openai import OpenAI
-client = OpenAI(base_url="{url}/v1", api_key=TOKEN)
-print(client.responses.create(model="{slug}", input="Hello").output_text)"#
-        ),
-        AgentProtocol::A2a => format!(
-            r#"
-card {url}/a2a/{slug}/.well-known/agent-card.json
-
-curl {url}/a2a/{slug}/message:send -H "authorization: Bearer $TOKEN" \
-  -H "A2A-Version: 1.0" -H "content-type: application/a2a+json" \
-  -d '{{"message": {{"messageId": "1", "role": "ROLE_USER", "parts": [{{"text": "Hello"}}]}}}}'
-
-from a2a.client import create_client
-client = await create_client("{url}/a2a/{slug}")"#
-        ),
-    };
-    terminal.line(example)
+fn print_access(access: &AgentAccess, terminal: &Terminal) -> Result<(), CliError> {
+    terminal.line("")?;
+    for AccessText { name, text } in &access.settings {
+        terminal.line(format_args!("{name}: {text}"))?;
+    }
+    for AccessText { text, .. } in &access.examples {
+        terminal.line(format_args!("\n{text}"))?;
+    }
+    Ok(())
 }
