@@ -50,9 +50,9 @@ export class Page {
     return opened;
   }
 
-  /** Opens the page of somebody who is logged in. */
-  static async enter(browser, server, { hash = "", ...options } = {}) {
-    const cookies = [await server.cookie()];
+  /** Opens the page of somebody who is logged in, by default with the token of the operator. */
+  static async enter(browser, server, { hash = "", token, ...options } = {}) {
+    const cookies = [await server.cookie(token)];
     return Page.open(browser, server, { address: `${server.url}/ui/${hash}`, cookies, ...options });
   }
 

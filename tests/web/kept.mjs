@@ -117,10 +117,10 @@ async function an_answer_that_was_replaced_keeps_its_calls_its_runs_and_its_cost
 }
 
 /** Loses the reply to the next request of a page to an address: the server takes the request. */
-export async function loseReply(page, address) {
+export async function loseReply(page, address, method = "POST") {
   let isLost = false;
   await page.page.route(address, async (route) => {
-    if (isLost || route.request().method() !== "POST") return route.fallback();
+    if (isLost || route.request().method() !== method) return route.fallback();
     isLost = true;
     await route.fetch();
     await route.abort("connectionreset");

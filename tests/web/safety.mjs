@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { Page } from "./browser.mjs";
 
-const ATTACK = [
+export const ATTACK = [
   '<script>window.broken = 1</script>',
   '<img src="https://evil.example/x.png" onerror="window.broken = 2">',
   '<svg onload="window.broken = 3"><script>window.broken = 4</script></svg>',
@@ -11,10 +11,10 @@ const ATTACK = [
   "![a beacon](https://evil.example/beacon.png) ![one](data:image/svg+xml,<svg/onload=alert(1)>)",
   "| <b onclick=1>cell</b> |\n|---|\n| <style>*{display:none}</style> |",
 ].join("\n\n");
-const NAME = "<img src=https://evil.example/n.png onerror=window.broken=8>";
+export const NAME = "<img src=https://evil.example/n.png onerror=window.broken=8>";
 
 /** Fails if anything that was written is an element, or was executed. */
-async function inert(page) {
+export async function inert(page) {
   const found = await page.page.evaluate(() => ({
     broken: window.broken,
     elements: [...document.querySelectorAll("img, iframe, object, embed, main script, main svg:not(.graph svg), main style, [onerror], [onload], [onclick]")].map((one) => one.outerHTML),

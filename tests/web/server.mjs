@@ -1,6 +1,7 @@
 // `weft serve` over a SQLite store of its own, which is killed and started again: on the scripted model, or on
 // one of the tests, with tools of the tests.
 import { execFileSync, spawn } from "node:child_process";
+import { generateKeyPairSync } from "node:crypto";
 import { appendFileSync, copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -28,6 +29,10 @@ export class Server {
   address = "127.0.0.1:0";
   token = "token-of-the-web-tests";
   offers = [];
+  /** Further arguments of `weft serve`. */
+  flags = [];
+  /** Sessions of the page by their tokens. */
+  sessions = new Map();
 
   /** `model` is that of a laboratory, or the name of an own one; without it, the scripted model answers. */
   constructor(model) {
@@ -70,6 +75,23 @@ export class Server {
     return this;
   }
 
+  /** Accepts a further token, with these rights, and returns it. */
+  addKey(subject, rights) {
+    const args = ["keys", "add", join(this.folder, "keys"), "--subject", subject, "--rights", rights];
+    if (!this.flags.includes("--keys")) this.flags.push("--keys", join(this.folder, "keys"));
+    const options = { cwd: this.folder, env: this.env(), encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] };
+    return execFileSync(process.env.WEFT, args, options).trim();
+  }
+
+  /** Signs the cards of agents. */
+  signCards() {
+    const { privateKey } = generateKeyPairSync("ed25519");
+    const file = join(this.folder, "cards.pem");
+    writeFileSync(file, privateKey.export({ type: "pkcs8", format: "pem" }));
+    this.flags.push("--a2a-key", file);
+    return this;
+  }
+
   /** The rows of `weft usage`. */
   usage(...args) {
     const options = { cwd: this.folder, env: this.env(), encoding: "utf8" };
@@ -88,7 +110,7 @@ export class Server {
   }
 
   command() {
-    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token, ...this.offers];
+    const args = [...this.options(), "serve", "--listen", this.address, "--token", this.token, ...this.offers, ...this.flags];
     return { program: process.env.WEFT, args };
   }
 
@@ -162,14 +184,14 @@ export class Server {
   }
 
   /** The cookie of a session of the page. */
-  async cookie() {
-    if (!this.session) {
+  async cookie(token = this.token) {
+    if (!this.sessions.has(token)) {
       const headers = { origin: this.url, "content-type": "application/json" };
-      const response = await fetch(`${this.url}/ui/session`, { method: "POST", headers, body: JSON.stringify({ token: this.token }) });
+      const response = await fetch(`${this.url}/ui/session`, { method: "POST", headers, body: JSON.stringify({ token }) });
       const [name, value] = response.headers.get("set-cookie").split(";")[0].split("=");
-      this.session = { name, value, domain: "127.0.0.1", path: "/", httpOnly: true, sameSite: "Strict" };
+      this.sessions.set(token, { name, value, domain: "127.0.0.1", path: "/", httpOnly: true, sameSite: "Strict" });
     }
-    return this.session;
+    return this.sessions.get(token);
   }
 
   /** Says something on a thread of the order desk, and waits for the end of the answer. */

@@ -5,6 +5,7 @@ import { launch } from "./browser.mjs";
 import { tests as damaged } from "./damaged.mjs";
 import { tests as design } from "./design.mjs";
 import { tests as embedded } from "./embedded.mjs";
+import { defineHostile, tests as exposure } from "./exposure.mjs";
 import { tests as first } from "./first.mjs";
 import { tests as graphs } from "./graphs.mjs";
 import { tests as inbox } from "./inbox.mjs";
@@ -140,8 +141,10 @@ async function defined() {
   const server = new Server(model).allowTools();
   defineAgents(server);
   defineSteps(server);
+  defineHostile(server);
+  const reader = server.signCards().addKey("reader", "read,run");
   await server.start();
-  await run([...records, ...steps], { server, model });
+  await run([...records, ...steps, ...exposure], { server, model, reader });
   await server.close();
   model.close();
 }

@@ -1,4 +1,5 @@
 import { useCallback, useEffect, useState } from "react";
+import { AgentView } from "./agents/agent";
 import { useConnection } from "./api/connection";
 import { logIn, onLocked } from "./api/http";
 import { Chat } from "./chat/chat";
@@ -59,6 +60,7 @@ function Views() {
         <Lost />
         {place.view === "inbox" && <Inbox tab={place.tab} inbox={inbox} onAnswered={refresh} />}
         {place.view === "usage" && <Usage />}
+        {place.view === "agent" && <AgentView key={place.slug} slug={place.slug} />}
         {place.view === "error" && <ErrorPage key={place.code} code={place.code} />}
         {place.view === "thread" && <Chat key={place.thread} thread={place.thread} onChange={refresh} />}
         {place.view === "unknown" && <NoPage />}

@@ -10,6 +10,7 @@ import "./style/chat.css";
 import "./style/cards.css";
 import "./style/run.css";
 import "./style/steps.css";
+import "./style/agent.css";
 
 watchConnection();
 guardDoubleClicks();

@@ -7,7 +7,7 @@ use crate::wire::{
     AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill, VERSION,
 };
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderMap, IF_NONE_MATCH, LAST_MODIFIED, VARY,
+    CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, IF_NONE_MATCH, LAST_MODIFIED, VARY,
 };
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
+use weftwork_server::address_of;
 use weftwork_types::port::AgentSummary;
 use weftwork_types::task::Mode;
 use weftwork_types::{Right, Timestamp, canonical};
@@ -64,20 +65,10 @@ pub(crate) enum Audience {
 }
 
 impl CardSettings {
-    /// Returns the address of the server, as the client of a request reaches it. The guard has checked
-    /// the host.
+    /// Returns the address of the server: the one of the operator, or the one that a request names.
     fn origin(&self, headers: &HeaderMap) -> String {
-        if let Some(url) = &self.url {
-            return url.trim_end_matches('/').to_owned();
-        }
-        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-        let host = text(HOST.as_str()).unwrap_or("localhost");
-        // A proxy that ends TLS sets the header.
-        let scheme = match text("x-forwarded-proto") {
-            Some("https") => "https",
-            _ => "http",
-        };
-        format!("{scheme}://{host}")
+        let given = self.url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
+        given.unwrap_or_else(|| address_of(headers))
     }
 
     /// Returns the card of an agent.

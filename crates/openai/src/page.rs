@@ -1,9 +1,10 @@
 //! The address of the page of the server, where people answer questions.
 
-use axum::http::header::{HOST, HeaderMap};
+use axum::http::HeaderMap;
+use weftwork_server::address_of;
 use weftwork_types::ThreadId;
 
-/// The address under which a client reached the server. The guard has checked the host.
+/// The address under which a client reached the server.
 #[derive(Debug, Clone)]
 pub(crate) struct PageAddress {
     origin: String,
@@ -11,16 +12,7 @@ pub(crate) struct PageAddress {
 
 impl PageAddress {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let text = |name| {
-            headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok())
-        };
-        let host = text(HOST.as_str()).unwrap_or("localhost");
-        // A proxy that ends TLS says so.
-        let scheme = match text("x-forwarded-proto") {
-            Some("https") => "https",
-            _ => "http",
-        };
-        Self { origin: format!("{scheme}://{host}") }
+        Self { origin: address_of(headers) }
     }
 
     /// Returns the address of a thread.

@@ -91,11 +91,7 @@ pub enum RowWriter {
 impl RowWriter {
     pub(crate) fn check(&self, org: Option<&str>) -> Result<(), RowError> {
         let Self::Client(who) = self else { return Ok(()) };
-        let is_allowed = match org {
-            Some(org) => who.org.as_str() == org,
-            None => who.org == Principal::local().org,
-        };
-        if is_allowed {
+        if who.may_define_for(org) {
             return Ok(());
         }
         let found = match org {

@@ -471,6 +471,15 @@ impl Agents {
         self.read(|versions| versions.current(who, slug).cloned())
     }
 
+    /// Returns the organisations that have an agent of their own with a slug.
+    #[must_use]
+    pub fn organizations_with(&self, slug: &str) -> Vec<String> {
+        self.read(|versions| {
+            let named = versions.current.keys().filter(|(_, found)| found == slug);
+            named.filter_map(|(organization, _)| organization.clone()).collect()
+        })
+    }
+
     /// Returns the definition of a version of a graph, if the principal has it.
     pub(crate) fn of_version(&self, who: &Principal, id: &str) -> Option<Arc<DefinitionFolder>> {
         self.read(|versions| versions.version(who, id).cloned())

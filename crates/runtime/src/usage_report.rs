@@ -124,21 +124,34 @@ impl UsageQuery {
     /// Limits the report to the days from a first one, as `YYYY-MM-DD`.
     ///
     /// # Errors
-    /// The text is no day.
+    /// The text is no day, or the last day is before it.
     pub fn from(mut self, day: &str) -> Result<Self, UsageQueryError> {
         self.period.from = self.start_of(read_day("from", day)?, "from", day)?;
-        Ok(self)
+        self.check_order("from", day, "a day that is not after `until`")
     }
 
     /// Limits the report to the days up to a last one, which is included.
     ///
     /// # Errors
-    /// The text is no day.
+    /// The text is no day, or the first day is after it.
     pub fn until(mut self, day: &str) -> Result<Self, UsageQueryError> {
         let next = read_day("until", day)?.tomorrow();
         let next = next.map_err(|_| UsageQueryError::new("until", day, DAY))?;
         self.period.until = self.start_of(next, "until", day)?;
-        Ok(self)
+        self.check_order("until", day, "a day that is not before `from`")
+    }
+
+    /// Refuses a period without a day.
+    fn check_order(
+        self,
+        parameter: &'static str,
+        day: &str,
+        expected: &'static str,
+    ) -> Result<Self, UsageQueryError> {
+        match self.period.from < self.period.until {
+            true => Ok(self),
+            false => Err(UsageQueryError::new(parameter, day, expected)),
+        }
     }
 
     fn start_of(

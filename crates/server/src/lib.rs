@@ -12,6 +12,7 @@
 //! principal: `read`, `run`, `approve` or `admin`. Requests that name another host
 //! than a loopback host or one of [`Server::allow_host`] are refused.
 
+mod address;
 mod auth;
 mod awaited;
 mod body;
@@ -37,6 +38,7 @@ mod sse;
 mod translate;
 mod wording;
 
+pub use address::address_of;
 pub use auth::external::Refusal;
 pub use auth::keys::{AccessKey, KeyFile, KeyFileError, KeyProblem, TokenHash};
 pub use auth::{TokenError, new_token};

@@ -79,9 +79,14 @@ impl ErrorForm {
 
     /// Returns `true` for the paths of the protocol.
     fn is_of(&self, path: &str) -> bool {
-        let rest = path.strip_prefix(self.prefix);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        is_below(path, self.prefix)
     }
+}
+
+/// Returns `true` for a prefix itself, and for paths below it.
+pub(crate) fn is_below(path: &str, prefix: &str) -> bool {
+    let rest = path.strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Gives an error of the guard the form of the protocol of its path.

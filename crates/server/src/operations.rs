@@ -6,6 +6,7 @@
 use crate::mounted::MountedOperation;
 use axum::http::Method;
 use std::collections::BTreeMap;
+use weftwork_types::exposure::AgentProtocol;
 use weftwork_types::{Right, Rights};
 
 /// An operation: its method, its path, its access, its description, and the names of the members of
@@ -120,7 +121,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("put", "/agents/{slug}", ADMIN, "Add or replace the row of an agent", DEFINITION_BODY),
     ("delete", "/agents/{slug}", ADMIN, "Remove the row of an agent: that of the `organization`, or the one for all", &[]),
     ("get", "/agents/{slug}", READ, "Read an agent: its modes, its version, its schemas", &[]),
-    ("put", "/agents/{slug}/exposure", ADMIN, "Expose an agent by protocols of other programs, or no longer: `true` or `false` by the name of each", &["openai", "a2a", "agui"]),
+    ("get", "/agents/{slug}/exposure", READ, "Read by which protocols of other programs an agent is reached, with addresses and examples", &[]),
+    ("put", "/agents/{slug}/exposure", ADMIN, "Expose an agent by protocols of other programs, or no longer: `true` or `false` by the name of each", &AgentProtocol::NAMES),
     ("post", "/agents/{slug}/tasks", ACTS, "Ask an agent, in one of its modes", &["mode", "userMessage", "conversationId", "payload"]),
     ("get", "/conversations", READ, "List the conversations of the client, of one `agent`, `after` a position", &[]),
     ("get", "/conversations/{id}", READ, "Read a conversation with its tasks, plans and deliverables; all of it with `whole`", &[]),

@@ -1,5 +1,9 @@
 //! Protocols by which clients of other programs reach agents.
 
+mod access;
+
+pub use access::{AccessText, AgentAccess};
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -22,6 +26,17 @@ impl AgentProtocol {
     /// All protocols.
     pub const ALL: [Self; 4] = [Self::OpenAi, Self::A2a, Self::AgUi, Self::Mcp];
 
+    /// Words for all protocols.
+    pub const NAMES: [&'static str; Self::ALL.len()] = {
+        let mut names = [""; Self::ALL.len()];
+        let mut at = 0;
+        while at < names.len() {
+            names[at] = Self::ALL[at].name();
+            at += 1;
+        }
+        names
+    };
+
     /// Returns the word for the protocol, as requests and commands have it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -30,6 +45,41 @@ impl AgentProtocol {
             Self::A2a => "a2a",
             Self::AgUi => "agui",
             Self::Mcp => "mcp",
+        }
+    }
+
+    /// Returns the name of the protocol, for people.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::OpenAi => "OpenAI's API",
+            Self::A2a => "Agent2Agent (A2A)",
+            Self::AgUi => "AG-UI",
+            Self::Mcp => "Model Context Protocol (MCP)",
+        }
+    }
+
+    /// Returns the programs that reach agents by the protocol, in a sentence.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::OpenAi => {
+                "SDKs of OpenAI, Open WebUI, LibreChat, and other programs with a base URL in their settings."
+            }
+            Self::A2a => "Agents of other programs, which read the card of this one.",
+            Self::AgUi => "Front ends with a client of AG-UI, such as CopilotKit.",
+            Self::Mcp => "Hosts of MCP, such as Claude and editors, to which the agent is a tool.",
+        }
+    }
+
+    /// Returns the beginning of the paths of the protocol.
+    #[must_use]
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::OpenAi => "/v1",
+            Self::A2a => "/a2a",
+            Self::AgUi => "/agui",
+            Self::Mcp => "/mcp",
         }
     }
 

@@ -39,6 +39,17 @@ impl Principal {
         Self::new(local_org(), "local")
     }
 
+    /// Returns `true` if the principal may change the agents of an organisation, or those for all if
+    /// `None`, as far as its organisation decides it. Agents for all belong to the organisation of
+    /// [`local`](Self::local).
+    #[must_use]
+    pub fn may_define_for(&self, organization: Option<&str>) -> bool {
+        match organization {
+            Some(organization) => self.org.as_str() == organization,
+            None => self.org == local_org(),
+        }
+    }
+
     /// Creates the principal of the work of servers that belongs to no organisation.
     #[must_use]
     pub fn of_workers() -> Self {

@@ -1,16 +1,19 @@
 import type { Assistant } from "../api/types";
+import type { Defined } from "../records/data";
 import { link } from "../shared/route";
 import { abilitiesOf, useTools } from "./abilities";
 
 interface Props {
   assistants: Assistant[];
   chosen: Assistant | undefined;
+  /** Agents with definitions. */
+  defined: Defined[];
   /** Begins a thread with an agent. */
   onRequest: (agent: Assistant, text: string) => void;
 }
 
 /** The agents: what each is for, what one can ask, what it may do and what it asks for. */
-export function Agents({ assistants, chosen, onRequest }: Props) {
+export function Agents({ assistants, chosen, defined, onRequest }: Props) {
   return (
     <ul className="agents" aria-label="Agents">
       {assistants.map((assistant) => (
@@ -18,6 +21,7 @@ export function Agents({ assistants, chosen, onRequest }: Props) {
           key={assistant.assistant_id}
           assistant={assistant}
           isChosen={assistant === chosen}
+          slug={defined.find(({ slug }) => slug === assistant.graph_id)?.slug}
           onRequest={(text) => onRequest(assistant, text)}
         />
       ))}
@@ -28,10 +32,12 @@ export function Agents({ assistants, chosen, onRequest }: Props) {
 interface AgentProps {
   assistant: Assistant;
   isChosen: boolean;
+  /** Slug of an agent with a definition. */
+  slug: string | undefined;
   onRequest: (text: string) => void;
 }
 
-function Agent({ assistant, isChosen, onRequest }: AgentProps) {
+function Agent({ assistant, isChosen, slug, onRequest }: AgentProps) {
   const tools = useTools(assistant.assistant_id);
   const abilities = tools ? abilitiesOf(tools) : [];
   return (
@@ -58,6 +64,11 @@ function Agent({ assistant, isChosen, onRequest }: AgentProps) {
             </div>
           ))}
         </dl>
+      )}
+      {slug !== undefined && (
+        <a className="reach" href={link({ view: "agent", slug })}>
+          Reach {slug} from outside
+        </a>
       )}
     </li>
   );

@@ -88,6 +88,13 @@ export async function json<T>(route: Route, options: { path?: Record<string, str
   return (text === "" ? undefined : parse(text)) as T;
 }
 
+/** Reads the JSON at a path that the server named, from the server and not from a cache. */
+export async function jsonAt<T>(path: string, signal: AbortSignal): Promise<T> {
+  const url = new URL(path.replace(/^\/+/, ""), ROOT);
+  const response = await accepted(await send(url, { signal, cache: "no-cache" }));
+  return parse(await response.text()) as T;
+}
+
 /** Exchanges a token or a ticket for a cookie that scripts cannot read. */
 export async function logIn(secret: { token: string } | { ticket: string }): Promise<void> {
   const headers = { "content-type": "application/json" };

@@ -9,6 +9,7 @@ export type Route =
   | "DELETE /threads/{thread_id}/runs/{run_id}"
   | "GET /agents"
   | "GET /agents/{slug}"
+  | "GET /agents/{slug}/exposure"
   | "GET /artifacts/{artifact_id}"
   | "GET /assistants/{assistant_id}"
   | "GET /assistants/{assistant_id}/graph"
@@ -85,4 +86,5 @@ export type Route =
   | "POST /threads/{thread_id}/state/checkpoint"
   | "POST /threads/{thread_id}/stream/events"
   | "PUT /agents/{slug}"
+  | "PUT /agents/{slug}/exposure"
   | "PUT /store/items";

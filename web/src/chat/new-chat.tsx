@@ -28,7 +28,8 @@ export function NewChat({ agent }: { agent: string | undefined }) {
   const [model, setModel] = useState("");
   const [chosenAsk, setAsk] = useState<Ask>();
   const chosen = assistants && agentOf(assistants, agent);
-  const defined = useDefined().find(({ slug }) => slug === chosen?.graph_id);
+  const allDefined = useDefined();
+  const defined = allDefined.find(({ slug }) => slug === chosen?.graph_id);
   // What another agent was asked for before is nothing for this one.
   const ask = chosenAsk?.slug === defined?.slug ? chosenAsk : undefined;
   const shape = useShape(chosen?.assistant_id);
@@ -120,7 +121,12 @@ export function NewChat({ agent }: { agent: string | undefined }) {
       </p>
       <Offer />
       {assistants ? (
-        <Agents assistants={assistants} chosen={chosen} onRequest={(agent, text) => void begin({ text, images: [] }, agent)} />
+        <Agents
+          assistants={assistants}
+          chosen={chosen}
+          defined={allDefined}
+          onRequest={(agent, text) => void begin({ text, images: [] }, agent)}
+        />
       ) : (
         <Absent of="agents" polled={agents} />
       )}

@@ -38,7 +38,18 @@ export interface Made {
 /** An agent with a definition. */
 export interface Defined {
   slug: string;
+  name: string;
+  type: string;
+  description: string;
   modes: Mode[];
+  /** Beginning of the hash of its definition. */
+  version: string;
+  /** Version as the definition has it. */
+  semver?: string;
+  /** Organisation, if the agent is not for all. */
+  organization?: string;
+  /** Why it cannot be asked here. */
+  problem?: string;
 }
 
 export type Mode = "converse" | "plan" | "build";

@@ -1,7 +1,7 @@
 import type { Polled } from "./polled";
 
 /** In place of what was not read yet: that it is read, or why it cannot be, with a retry. */
-export function Absent({ of, polled: { error, refresh } }: { of: string; polled: Polled<unknown> }) {
+export function Absent({ of, polled: { error, refresh } }: { of: string; polled: Pick<Polled<unknown>, "error" | "refresh"> }) {
   if (!error) return <p className="empty">Loading the {of}…</p>;
   return (
     <div className="empty" role="alert">

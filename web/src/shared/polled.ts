@@ -6,6 +6,8 @@ export interface Polled<T> {
   error: Error | undefined;
   /** Reads again at once. */
   refresh: () => void;
+  /** Replaces the value by a newer one, such as the answer to a change. One that is being read is ignored. */
+  replace: (data: T) => void;
   /** `true` for data of another key, while that of the present one is read for the first time. */
   isOfBefore?: boolean;
 }
@@ -46,6 +48,13 @@ export function usePolled<T>(key: string, read: (signal: AbortSignal) => Promise
     };
   }, [key, interval, round, found]);
   const refresh = useCallback(() => setRound((round) => round + 1), []);
+  const replace = useCallback(
+    (data: T) => {
+      setState({ key, data });
+      setRound((round) => round + 1);
+    },
+    [key],
+  );
   const current = state.key === key ? state : undefined;
-  return { data: current?.data, error: current?.error, refresh };
+  return { data: current?.data, error: current?.error, refresh, replace };
 }

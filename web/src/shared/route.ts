@@ -4,6 +4,7 @@ import { useSyncExternalStore } from "react";
 export type Place =
   | { view: "threads" }
   | { view: "new"; agent?: string }
+  | { view: "agent"; slug: string }
   | { view: "thread"; thread: string }
   | { view: "inbox"; tab: InboxTab }
   | { view: "usage" }
@@ -17,6 +18,7 @@ function read(hash: string): Place {
   if (start !== "" || more.length > 0) return { view: "unknown" };
   if (view === "" && subject === "") return { view: "threads" };
   if (view === "thread" && subject) return { view, thread: subject };
+  if (view === "agent" && subject) return { view, slug: subject };
   if (view === "error" && subject) return { view, code: subject };
   if (view === "new") return { view, agent: subject || undefined };
   if (view === "inbox" && (subject === "" || subject === "answered")) return { view, tab: subject === "" ? "open" : subject };
@@ -45,6 +47,8 @@ export function link(place: Place): string {
       return "#/usage";
     case "new":
       return place.agent === undefined ? "#/new" : `#/new/${encodeURIComponent(place.agent)}`;
+    case "agent":
+      return `#/agent/${encodeURIComponent(place.slug)}`;
     case "error":
       return `#/error/${encodeURIComponent(place.code)}`;
     default:

@@ -116,3 +116,24 @@ async fn cards_are_signed_with_the_key_of_the_operator() {
     let extended = world.rest(ADA, "GET /a2a/golf/extendedAgentCard", &Value::Null).await.json();
     assert_eq!(extended["signatures"].as_array().map(Vec::len), Some(1));
 }
+
+#[tokio::test]
+async fn an_exposure_names_the_card_and_the_address_that_the_card_has() {
+    let world = World::new().await;
+    for (who, slug) in [(ADA, "own"), (BOB, "golf")] {
+        let exposure = world.send_with(who, &format!("GET /agents/{slug}/exposure"), &[], "").await;
+        let exposure = exposure.json();
+        let protocols = exposure["protocols"].as_array().expect("a list");
+        let [protocol] = protocols.as_slice() else { panic!("{exposure}") };
+        assert_eq!(protocol["protocol"], "a2a");
+        let access = &protocol["access"];
+        let path = access["card"].as_str().expect("a path");
+        let found = world.send_with(who, &format!("GET {path}"), &[], "").await.json();
+        let address = &found["supportedInterfaces"][0]["url"];
+        let settings = json!([
+            {"name": "Address", "text": address},
+            {"name": "Card", "text": format!("http://localhost{path}")},
+        ]);
+        assert_eq!(access["settings"], settings, "{exposure}");
+    }
+}

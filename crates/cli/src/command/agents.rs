@@ -124,6 +124,17 @@ fn find<'a>(slug: &str, context: &'a CommandContext) -> Result<&'a AgentDef, Cli
     })
 }
 
+/// Refuses the slug of an agent that only organisations have, for a command that names none.
+fn check_organization(organizations: &[String], slug: &str) -> Result<(), CliError> {
+    let [first, ..] = organizations else { return Ok(()) };
+    let all = organizations.join(", ");
+    Err(CliError::BadInput {
+        reason: format!(
+            "agent {slug} is one of organisation {all}; commands that have `--org` find it by `--org {first}`"
+        ),
+    })
+}
+
 /// The definitions of files and of the store, for commands that ask no agent.
 pub(super) struct Definitions {
     pub(super) agents: DefinedAgents,
@@ -201,6 +212,7 @@ impl Defined {
             let stored = agents.stored_versions(&**store, org, slug).await;
             if stored.map_err(weftwork::Error::from)?.is_empty() {
                 if org.is_none() {
+                    check_organization(&agents.organizations_with(slug), slug)?;
                     find(slug, context)?;
                 }
                 let of = org.map(|org| format!(" of its own in organisation {org}"));

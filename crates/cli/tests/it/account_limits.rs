@@ -167,11 +167,20 @@ fn limits_are_shown_and_wrong_ones_name_their_line() {
             "duplicate key",
         ),
         ("[limits.keys.a]\nruns_per_day = 5\nruns_per_day = 6\n", 3, "duplicate key"),
-        ("[limits.keys.a]\nruns_per_day = -5\n", 2, "invalid value"),
-        ("[limits.keys.a]\nruns_per_day = 1.5\n", 2, "invalid type"),
-        ("[limits.keys.a]\nusd_per_day = -1\n", 2, "`-1` is no limit of usd"),
-        ("[limits.keys.a]\nusd_per_day = nan\n", 2, "`NaN` is no limit of usd"),
-        ("[limits.keys.a]\nusd_per_day = 0.0000001\n", 2, "at least 0.000001"),
+        (
+            "[limits.keys.a]\nruns_per_day = -5\n",
+            2,
+            "integer `-5`, expected `runs_per_day` as a whole number from 0 to ",
+        ),
+        ("[limits.keys.a]\nruns_per_day = 1.5\n", 2, "`1.5`, expected `runs_per_day` as a whole"),
+        (
+            "[limits.keys.a]\ntokens_per_day = \"many\"\n",
+            2,
+            "string \"many\", expected `tokens_per_day` as a whole number",
+        ),
+        ("[limits.keys.a]\nusd_per_day = -1\n", 2, "expected `usd_per_day` in dollars, from 0"),
+        ("[limits.keys.a]\nusd_per_day = nan\n", 2, "expected `usd_per_day` in dollars, from 0"),
+        ("[limits.keys.a]\nusd_per_day = 0.0000001\n", 2, "in dollars, from 0.000001 to "),
         ("[limits]\nkeys = 5\n", 2, "invalid type"),
     ] {
         let home = Home::new().set("WEFT_MODEL", "scripted").config(config);

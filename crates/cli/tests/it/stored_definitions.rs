@@ -116,7 +116,7 @@ fn an_agent_is_exposed_when_a_command_says_so_and_servers_follow() {
     let shown = done(&home, &args);
     for part in [
         "agent filed is exposed by openai\n",
-        "base URL https://agents.example/v1, model filed\n",
+        "\nBase URL: https://agents.example/v1\nModel: filed\n",
         "curl https://agents.example/v1/chat/completions ",
         "client.responses.create(model=\"filed\", input=\"Hello\")",
     ] {
@@ -126,7 +126,7 @@ fn an_agent_is_exposed_when_a_command_says_so_and_servers_follow() {
         done(&home, &["agents", "expose", "filed", "--mcp", "--url", "https://agents.example/"]);
     for part in [
         "agent filed is exposed by openai, mcp\n",
-        "URL https://agents.example/mcp, tool filed\n",
+        "URL: https://agents.example/mcp\nTool: filed\n",
         "\"url\": \"https://agents.example/mcp\"",
         "\"Authorization\": \"Bearer ${TOKEN}\"",
         "\"mcp\",\n        \"serve\"",
@@ -155,6 +155,13 @@ fn an_agent_is_exposed_when_a_command_says_so_and_servers_follow() {
     done(&home, &["agents", "add", "drafts/golf"]);
     assert_eq!(done(&home, &["agents", "expose", "golf"]), "agent golf is not exposed\n");
     assert_eq!(home.weft(&["agents", "expose", "nobody", "--openai"]).status, Some(2));
+    write(&home, "drafts/own", "type: context\norganization: acme\n");
+    done(&home, &["agents", "add", "drafts/own"]);
+    let refused = home.weft(&["agents", "expose", "own", "--openai"]);
+    let hint =
+        "agent own is one of organisation acme; commands that have `--org` find it by `--org acme`";
+    assert!(refused.status == Some(2) && refused.errors.contains(hint), "{refused:?}");
+    done(&home, &["agents", "expose", "own", "--openai", "--org", "acme"]);
 }
 
 /// Returns the files that a process has open, ordered. Connections are left out: they end later.

@@ -36,12 +36,14 @@ fn usage_is_reported_by_agent_and_model_as_a_table_json_and_csv() {
     let before = home.weft(&["usage", "--until", "2020-12-31", "--json"]);
     assert_eq!((before.status, before.out.as_str()), (Some(0), ""));
 
+    let reverse = ["--from", "2026-03-29", "--until", "2026-03-28"];
     for (args, expected) in [
-        (["--zone", "Mars"], "`zone` is \"Mars\""),
-        (["--from", "soon"], "`from` is \"soon\""),
-        (["--by", "user"], "`by` is \"user\""),
+        (&["--zone", "Mars"][..], "`zone` is \"Mars\""),
+        (&["--from", "soon"], "`from` is \"soon\""),
+        (&["--by", "user"], "`by` is \"user\""),
+        (&reverse, "`until` is \"2026-03-28\"; expected a day that is not before `from`"),
     ] {
-        let refused = home.weft(&[&["usage"], &args[..]].concat());
+        let refused = home.weft(&[&["usage"], args].concat());
         assert!(refused.status == Some(2) && refused.errors.contains(expected), "{refused:?}");
     }
     assert_eq!(line["agent"], json!("builtin:desk"));

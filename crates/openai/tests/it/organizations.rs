@@ -1,6 +1,6 @@
 //! Two organisations, and two subjects of one, on every route: own, other's and missing.
 
-use crate::world::{ADA, Answer, BOB, EVE, READER, World};
+use crate::world::{ADA, Answer, BOB, EVE, READER, RUNNER, World};
 use serde_json::{Value, json};
 
 /// Returns an answer without what names the request.
@@ -116,10 +116,11 @@ async fn an_operator_of_the_organisation_exposes_its_agents_and_no_others() {
         world.send_with(who, &format!("PUT /agents/{slug}/exposure"), &[], body).await
     };
     let off = put(ADA, "own", r#"{"openai": false}"#).await.json();
-    assert_eq!(off, json!({"slug": "own", "exposed": []}));
+    assert_eq!(off["exposed"], json!([]), "{off}");
     assert_eq!(world.get(ADA, "/v1/models/own").await.status, 404);
     let on = put(ADA, "own", r#"{"openai": true}"#).await.json();
-    assert_eq!(on, json!({"slug": "own", "exposed": ["openai"]}));
+    assert_eq!(on["exposed"], json!(["openai"]), "{on}");
+    assert_eq!(on, world.get(ADA, "/agents/own/exposure").await.json());
     assert_eq!(world.get(ADA, "/agents/own").await.json()["exposed"], json!(["openai"]));
     assert_eq!(
         world.get(ADA, "/agents/hidden").await.json().get("exposed"),
@@ -138,6 +139,47 @@ async fn an_operator_of_the_organisation_exposes_its_agents_and_no_others() {
         assert_eq!(answer.status, status, "{who} {slug} {body}: {}", answer.body);
     }
     assert_eq!(world.get(ADA, "/v1/models/golf").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_exposure_has_the_addresses_and_examples_of_the_protocols_of_the_server() {
+    let world = World::new().await;
+    let read = async |who: &str, slug: &str| {
+        let headers = [("x-forwarded-proto", "https")];
+        world.send_with(who, &format!("GET /agents/{slug}/exposure"), &headers, "").await
+    };
+    let own = read(ADA, "own").await.json();
+    assert_eq!(own["mayChange"], true);
+    // The server has no routes of A2A, also of an agent that others serve by it.
+    let names = |of: &Value| {
+        let protocols = of["protocols"].as_array().cloned().unwrap_or_default();
+        protocols.iter().map(|of| of["protocol"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&own), ["openai"]);
+    let access = &own["protocols"][0]["access"];
+    let settings = json!([
+        {"name": "Base URL", "text": "https://localhost/v1"},
+        {"name": "Model", "text": "own"},
+    ]);
+    assert_eq!(access["settings"], settings, "{own}");
+    let examples = access["examples"].as_array().expect("a list");
+    let is_right = |example: &Value| {
+        let text = example["text"].as_str().unwrap_or_default();
+        text.contains("https://localhost/v1") && text.contains("\"own\"")
+    };
+    assert!(examples.len() == 2 && examples.iter().all(is_right), "{own}");
+    assert_eq!(access.get("card"), None);
+    let hidden = read(ADA, "hidden").await.json();
+    assert_eq!((names(&hidden), &hidden["exposed"]), (vec![json!("openai")], &json!([])));
+    assert_eq!(hidden["protocols"][0].get("access"), None, "{hidden}");
+    // Who may not change it sees it.
+    for (who, slug) in [(READER, "own"), (RUNNER, "own"), (ADA, "golf"), (BOB, "golf")] {
+        let seen = read(who, slug).await.json();
+        assert_eq!(seen["mayChange"], false, "{who} {slug}");
+        assert!(seen["protocols"][0]["access"].is_object(), "{seen}");
+    }
+    let missing = comparable(&read(BOB, "nothing").await, "nothing");
+    assert_eq!((missing.0, comparable(&read(BOB, "own").await, "own")), (404, missing.clone()));
 }
 
 #[tokio::test]

@@ -103,6 +103,18 @@ async fn single_days_add_up_to_their_range_in_each_zone() {
     }
 }
 
+#[test]
+fn days_in_the_reverse_order_are_refused() {
+    let query = || UsageQuery::new(Vec::new(), "Europe/Berlin").expect("a zone");
+    let from = query().from("2026-03-29").expect("a day");
+    assert!(from.clone().until("2026-03-29").is_ok(), "a day");
+    let error = from.until("2026-03-28").expect_err("before it").to_string();
+    assert_eq!(error, "`until` is \"2026-03-28\"; expected a day that is not before `from`");
+    let until = query().until("2026-03-28").expect("a day");
+    let error = until.from("2026-03-29").expect_err("after it").to_string();
+    assert_eq!(error, "`from` is \"2026-03-29\"; expected a day that is not after `until`");
+}
+
 #[tokio::test]
 async fn a_call_without_a_price_is_never_free() {
     let mut stated = row(3, Timestamp(0), Some(9));

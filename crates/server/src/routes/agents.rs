@@ -2,6 +2,7 @@
 //! slugs, and the records that they make.
 
 use super::runs::read_key;
+use crate::address::address_of;
 use crate::body;
 use crate::error::{ApiError, Result};
 use crate::service::{self, Query, Service};
@@ -9,13 +10,13 @@ use axum::body::Bytes;
 use axum::extract::Path;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use weftwork_types::exposure::{AgentProtocol, ExposureChange};
-use weftwork_types::port::{DefinitionRefusal, NewDefinition, RowCondition};
+use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, RowCondition};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 
 /// Number of conversations of a page without a limit.
@@ -25,7 +26,7 @@ pub(super) fn routes() -> Router<Service> {
     Router::new()
         .route("/agents", get(list).post(add))
         .route("/agents/{slug}", get(read).put(replace).delete(remove))
-        .route("/agents/{slug}/exposure", put(expose))
+        .route("/agents/{slug}/exposure", get(exposure).put(expose))
         .route("/agents/{slug}/tasks", post(ask))
         .route("/conversations", get(conversations))
         .route("/conversations/{*id}", get(conversation).delete(erase))
@@ -38,8 +39,8 @@ async fn list(service: Service) -> Result<Json<Value>> {
     Ok(Json(service.agents()?))
 }
 
-async fn read(service: Service, Path(slug): Path<String>) -> Result<Json<Value>> {
-    Ok(Json(service.agent(&slug)?))
+async fn read(service: Service, Path(slug): Path<String>) -> Result<Json<AgentSummary>> {
+    Ok(Json(service.find_agent(&slug)?))
 }
 
 /// A definition with its files.
@@ -96,13 +97,26 @@ async fn remove(
     })
 }
 
+async fn exposure(
+    service: Service,
+    Path(slug): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    Ok(Json(service.exposure(&slug, &address_of(&headers))?).into_response())
+}
+
 /// Changes the protocols by which an agent is exposed: `true` or `false` by the name of each.
-async fn expose(service: Service, Path(slug): Path<String>, body: Bytes) -> Result<Response> {
+async fn expose(
+    service: Service,
+    Path(slug): Path<String>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response> {
     let members: BTreeMap<String, bool> = body::read(&body)?;
     let mut change = ExposureChange::default();
     for (name, is_on) in members {
         let protocol = AgentProtocol::of_name(&name).ok_or_else(|| {
-            let known = AgentProtocol::ALL.map(AgentProtocol::name).join(", ");
+            let known = AgentProtocol::NAMES.join(", ");
             let name: String = name.chars().take(100).collect();
             ApiError::invalid(format!("`{name}` is no protocol; expected: {known}"))
         })?;
@@ -110,7 +124,7 @@ async fn expose(service: Service, Path(slug): Path<String>, body: Bytes) -> Resu
         side.insert(protocol);
     }
     Ok(match service.expose_agent(&slug, change).await? {
-        Ok(agent) => Json(json!({"slug": agent.slug, "exposed": agent.exposed})).into_response(),
+        Ok(agent) => Json(service.exposure_of(agent, &address_of(&headers))).into_response(),
         Err(refusal) => refused(refusal),
     })
 }

@@ -19,10 +19,10 @@ impl Service {
         Ok(json!({"agents": self.platform()?.agents(self.who())}))
     }
 
-    pub(crate) fn agent(&self, slug: &str) -> Result<Value> {
+    pub(crate) fn find_agent(&self, slug: &str) -> Result<AgentSummary> {
         let agents = self.platform()?.agents(self.who());
-        let found: Option<AgentSummary> = agents.into_iter().find(|agent| agent.slug == slug);
-        found.map(|agent| json!(agent)).ok_or_else(|| {
+        let found = agents.into_iter().find(|agent| agent.slug == slug);
+        found.ok_or_else(|| {
             ApiError::missing(format!(
                 "there is no agent {slug}; `GET /agents` lists those there are"
             ))

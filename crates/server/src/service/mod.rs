@@ -9,6 +9,7 @@ mod assistants;
 mod cards;
 mod chat;
 mod deleted;
+mod exposure;
 mod graphs;
 mod inbox;
 mod invented;

@@ -124,7 +124,9 @@ async fn usage_is_that_of_the_organisation_by_day_and_zone() {
     assert!(answer.body.contains("2026-03-28,2,0,14,6,0,0,0,0,,2,"), "{}", answer.body);
     let answer = get("two", "?until=2026-03-27").await;
     assert!(answer.body.starts_with(r#"{"rows":[]"#), "{}", answer.body);
-    for query in ["?zone=Mars", "?by=user", "?from=soon", "?format=pdf"] {
+    for query in
+        ["?zone=Mars", "?by=user", "?from=soon", "?from=2026-03-29&until=2026-03-28", "?format=pdf"]
+    {
         let status = get("one", query).await.status;
         assert!(status.is_client_error(), "{query}: {status}");
     }

@@ -1,6 +1,6 @@
 //! Limits of accounts and keys in the configuration file.
 
-use serde::de::{Error as _, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Error as _, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use weftwork_runtime::limits::{
 /// Largest limit of a cost, in dollars.
 const USD_MAX: f64 = 1_000_000_000.0;
 /// Largest limit of another unit.
-const COUNT_MAX: u64 = i64::MAX as u64;
+const COUNT_MAX: i64 = i64::MAX;
 
 /// The section `limits` of a configuration file.
 #[derive(Debug, Default, Deserialize)]
@@ -90,47 +90,54 @@ impl<'de> Visitor<'de> for EntryVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Entry, A::Error> {
         let mut rules = LimitRules::new();
         while let Some(Name(name)) = members.next_key()? {
-            let max = match name.unit {
-                LimitUnit::Cost => members.next_value::<Dollars>()?.0,
-                LimitUnit::Tokens | LimitUnit::Runs | LimitUnit::Requests => {
-                    members.next_value::<Count>()?.0
-                }
-            };
-            rules.insert(name, max);
+            rules.insert(name, members.next_value_seed(MaxOf(name))?);
         }
         Ok(Entry(rules))
     }
 }
 
-/// A number of tokens, runs or requests.
-struct Count(u64);
+/// The largest value of a limit. Errors name the limit.
+struct MaxOf(LimitName);
 
-impl<'de> Deserialize<'de> for Count {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let count = u64::deserialize(deserializer)?;
-        let fits = (count <= COUNT_MAX).then_some(Self(count));
-        fits.ok_or_else(|| D::Error::custom(format!("{count} is too large; leave the limit out")))
+impl<'de> DeserializeSeed<'de> for MaxOf {
+    type Value = u64;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
+        deserializer.deserialize_any(self)
     }
 }
 
-/// An amount in dollars, as millionths.
-struct Dollars(u64);
+impl Visitor<'_> for MaxOf {
+    type Value = u64;
 
-impl<'de> Deserialize<'de> for Dollars {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let dollars = f64::deserialize(deserializer)?;
-        if !(0.0..=USD_MAX).contains(&dollars) {
-            let problem =
-                format!("`{dollars}` is no limit of usd; expected an amount from 0 to {USD_MAX}");
-            return Err(D::Error::custom(problem));
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(name) = self;
+        match name.unit {
+            LimitUnit::Cost => write!(f, "`{name}` in dollars, from 0.000001 to {USD_MAX}, or 0"),
+            LimitUnit::Tokens | LimitUnit::Runs | LimitUnit::Requests => {
+                write!(f, "`{name}` as a whole number from 0 to {COUNT_MAX}")
+            }
         }
-        let micro = (dollars * 1_000_000.0).round();
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<u64, E> {
+        match self.0.unit {
+            LimitUnit::Cost => self.visit_f64(value as f64),
+            LimitUnit::Tokens | LimitUnit::Runs | LimitUnit::Requests => {
+                u64::try_from(value).map_err(|_| E::invalid_value(Unexpected::Signed(value), &self))
+            }
+        }
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<u64, E> {
+        if self.0.unit != LimitUnit::Cost {
+            return Err(E::invalid_type(Unexpected::Float(value), &self));
+        }
+        let micro = (value * 1_000_000.0).round();
         // An amount below the smallest unit is not nothing.
-        if micro == 0.0 && dollars > 0.0 {
-            return Err(D::Error::custom(format!(
-                "`{dollars}` is no limit of usd; expected at least 0.000001, or 0"
-            )));
+        if !(0.0..=USD_MAX).contains(&value) || micro == 0.0 && value > 0.0 {
+            return Err(E::invalid_value(Unexpected::Float(value), &self));
         }
-        Ok(Self(micro as u64))
+        Ok(micro as u64)
     }
 }

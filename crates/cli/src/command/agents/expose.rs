@@ -2,16 +2,17 @@
 
 use super::rows::{check_lasting, failed};
 use super::{Defined, Definitions};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use weftwork::Config;
 use weftwork::config::{AGENTS_VARIABLE, StorePlace};
 use weftwork::platform::{NewExposure, RowWriter};
-use weftwork::types::exposure::{AgentProtocol, ExposureChange};
+use weftwork::types::exposure::{AccessText, AgentAccess, AgentProtocol, ExposureChange};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::CommandContext;
 use weftwork_cli_base::exit::Exit;
+use weftwork_cli_base::terminal::Terminal;
 
 /// The protocols that a command names, and what it is to do with them.
 pub(super) struct Wish {
@@ -79,65 +80,29 @@ pub(super) async fn expose(
     }
     terminal.line(format_args!("agent {slug} is exposed by {}", names.join(", ")))?;
     for protocol in exposed {
-        let example = example(protocol, &slug, url.trim_end_matches('/'), &context.config);
-        terminal.line(example)?;
+        print_access(&AgentAccess::new(protocol, &slug, url), terminal)?;
+        if protocol == AgentProtocol::Mcp {
+            terminal.line(format_args!("\n{:#}", mcp_command(&context.config)))?;
+        }
     }
     Ok(Exit::Done)
 }
 
-/// Returns an example of a client.
-fn example(protocol: AgentProtocol, slug: &str, url: &str, config: &Config) -> String {
-    match protocol {
-        AgentProtocol::OpenAi => format!(
-            r#"
-base URL {url}/v1, model {slug}
-
-curl {url}/v1/chat/completions -H "authorization: Bearer $TOKEN" \
-  -H "content-type: application/json" \
-  -d '{{"model": "{slug}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
-
-from openai import OpenAI
-client = OpenAI(base_url="{url}/v1", api_key=TOKEN)
-print(client.responses.create(model="{slug}", input="Hello").output_text)"#
-        ),
-        AgentProtocol::A2a => format!(
-            r#"
-card {url}/a2a/{slug}/.well-known/agent-card.json
-
-curl {url}/a2a/{slug}/message:send -H "authorization: Bearer $TOKEN" \
-  -H "A2A-Version: 1.0" -H "content-type: application/a2a+json" \
-  -d '{{"message": {{"messageId": "1", "role": "ROLE_USER", "parts": [{{"text": "Hello"}}]}}}}'
-
-from a2a.client import create_client
-client = await create_client("{url}/a2a/{slug}")"#
-        ),
-        AgentProtocol::AgUi => format!(
-            r#"
-address {url}/agui/{slug}
-
-curl -N {url}/agui/{slug} -H "authorization: Bearer $TOKEN" \
-  -H "content-type: application/json" \
-  -d '{{"threadId": "t1", "runId": "r1", "messages": [{{"id": "m1", "role": "user", "content": "Hello"}}]}}'
-
-import {{ HttpAgent }} from "@ag-ui/client";
-const headers = {{ authorization: `Bearer ${{token}}` }};
-const agent = new HttpAgent({{ url: "{url}/agui/{slug}", headers }});
-agent.addMessage({{ id: "m1", role: "user", content: "Hello" }});
-await agent.runAgent();"#
-        ),
-        AgentProtocol::Mcp => mcp_example(slug, url, config),
+fn print_access(access: &AgentAccess, terminal: &Terminal) -> Result<(), CliError> {
+    terminal.line("")?;
+    for AccessText { name, text } in &access.settings {
+        terminal.line(format_args!("{name}: {text}"))?;
     }
+    for AccessText { text, .. } in &access.examples {
+        terminal.line(format_args!("\n{text}"))?;
+    }
+    Ok(())
 }
 
-/// The address of the server, and the entry for the file of a host: for HTTP, and for standard streams,
-/// of which a host needs one. The second one names this program, its store and its files, because hosts
-/// start commands in folders of their own.
-fn mcp_example(slug: &str, url: &str, config: &Config) -> String {
-    let http = json!({"mcpServers": {"weft": {
-        "type": "http",
-        "url": format!("{url}/mcp"),
-        "headers": {"Authorization": "Bearer ${TOKEN}"},
-    }}});
+/// Returns the entry for the file of a host that starts this program and speaks with it over standard
+/// streams. It names the store and the files of the program, because hosts start commands in folders of
+/// their own.
+fn mcp_command(config: &Config) -> Value {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("weft"));
     let mut args = Vec::new();
     if let Some(file) = &config.file {
@@ -155,8 +120,7 @@ fn mcp_example(slug: &str, url: &str, config: &Config) -> String {
     if let Some(folder) = &config.agents {
         entry["env"] = json!({AGENTS_VARIABLE: whole(&folder.value)});
     }
-    let stdio = json!({"mcpServers": {"weft": entry}});
-    format!("\nURL {url}/mcp, tool {slug}\n\n{http:#}\n\n{stdio:#}")
+    json!({"mcpServers": {"weft": entry}})
 }
 
 /// Returns a path from the root.
