@@ -1,7 +1,7 @@
 //! `/agents`, `/conversations`, `/tasks`, `/plans` and `/deliverables`: agents that are asked by their
 //! slugs, and the records that they make.
 
-use super::runs::read_key;
+use super::runs::task_caller;
 use crate::body;
 use crate::error::{ApiError, Result};
 use crate::service::{self, Query, Service};
@@ -27,6 +27,7 @@ pub(super) fn routes() -> Router<Service> {
         .route("/agents/{slug}", get(read).put(replace).delete(remove))
         .route("/agents/{slug}/exposure", put(expose))
         .route("/agents/{slug}/tasks", post(ask))
+        .route("/agent-to-agent/tasks", post(ask_named))
         .route("/conversations", get(conversations))
         .route("/conversations/{*id}", get(conversation).delete(erase))
         .route("/tasks", get(tasks))
@@ -151,8 +152,18 @@ async fn ask(
         )));
     }
     request.agent = slug;
-    let key = read_key(&headers)?;
-    Ok(answer(service.ask_agent(request, key).await?))
+    let by = task_caller(&service, &headers)?;
+    Ok(answer(service.ask_agent(request, by).await?))
+}
+
+/// Asks the agent that the body names.
+async fn ask_named(service: Service, headers: HeaderMap, body: Bytes) -> Result<Response> {
+    let request: TaskRequest = body::read(&body)?;
+    if request.agent.is_empty() {
+        return Err(ApiError::invalid("`agent` is missing; send the slug of the agent"));
+    }
+    let by = task_caller(&service, &headers)?;
+    Ok(answer(service.ask_agent(request, by).await?))
 }
 
 /// The response with the status that its code has.
