@@ -29,7 +29,7 @@ from desk import TOKEN, WEFT, Model, free_port, serve, until
 from play import play
 from starlette.applications import Starlette
 
-KILLS = 3
+KILLS = 10
 WORDS = [f"word{number} " for number in range(10)]
 
 
@@ -89,7 +89,7 @@ class Partner:
         handler = DefaultRequestHandler(self.executor, InMemoryTaskStore(), card)
         routes = create_agent_card_routes(card)
         routes += create_jsonrpc_routes(handler, "/rpc") if path else create_rest_routes(handler)
-        config = uvicorn.Config(Starlette(routes=routes), host="127.0.0.1", port=self.port, log_level="error")
+        config = uvicorn.Config(Starlette(routes=routes), host="127.0.0.1", port=self.port, log_level="critical")
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()

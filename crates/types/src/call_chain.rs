@@ -45,6 +45,12 @@ impl CallChain {
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn read(value: &Value) -> Result<Self, BadCallChain> {
+        let mut value = value.clone();
+        // Metadata of A2A passes through protocol buffers, whose numbers are floats.
+        let depth = value.get("depth").filter(|depth| depth.is_f64()).and_then(Value::as_f64);
+        if let Some(depth) = depth.filter(|depth| depth.fract() == 0.0) {
+            value["depth"] = format!("{depth:.0}").parse::<u64>().map_err(|_| BadCallChain)?.into();
+        }
         Self::check(Self::deserialize(value).map_err(|_| BadCallChain)?)
     }
 
@@ -83,11 +89,15 @@ mod tests {
         let chain = CallChain { depth: 2, agents: vec!["desk@1".to_owned(), "golf@2".to_owned()] };
         assert_eq!(CallChain::parse(&json!(chain).to_string()), Ok(chain.clone()));
         assert_eq!(CallChain::read(&json!({})), Ok(CallChain::default()));
+        let float = CallChain { depth: 2, agents: Vec::new() };
+        assert_eq!(CallChain::read(&json!({"depth": 2.0})), Ok(float));
+        assert_eq!(CallChain::read(&json!({"depth": 1.5})), Err(BadCallChain));
         let name = |bytes| "a".repeat(bytes);
         let full = CallChain { depth: u64::MAX, agents: vec![name(NAME_BYTES_MAX); AGENTS_MAX] };
         assert_eq!(CallChain::read(&json!(full)), Ok(full));
         for wrong in [
             json!({"depth": -1}),
+            json!({"depth": -1.0}),
             json!({"depth": "1"}),
             json!({"agents": "desk"}),
             json!({"agents": [""]}),

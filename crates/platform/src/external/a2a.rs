@@ -104,7 +104,7 @@ impl Peer {
         };
         let value = self.once(of, ctx, &work).await?;
         let stream = live.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let first = match self.read_first(value) {
+        let first = match self.read_first(value, &task_of(&message)) {
             Ok(first) => first,
             Err(error) => return Err(error.fault().into()),
         };
@@ -117,6 +117,7 @@ impl Peer {
         message: &Message,
         clock: &dyn Clock,
     ) -> Result<(Value, Option<EventStream>), FailedAttempt> {
+        let at = task_of(message);
         // Nothing is sent to the agent before its card is known.
         let interface = self.interface(clock).await.map_err(|failed| failed.error.for_good())?;
         let streams = interface.streams;
@@ -133,23 +134,23 @@ impl Peer {
             let value = answered.json();
             let value = value.map_err(|reason| self.invalid("an answer", reason))?;
             let first = interface.result(self, value)?;
-            First::read(self, first.clone())?;
+            First::read(self, &first, &at)?;
             return Ok((first, None));
         }
         let mut events = EventStream::new(opened);
         let first = events.next(self, &interface).await?;
         let ended = || self.invalid("a stream", "it ended before its first event").into();
         let first = first.ok_or_else(|| lost(ended()))?;
-        First::read(self, first.clone())?;
+        First::read(self, &first, &at)?;
         Ok((first, Some(events)))
     }
 
     /// Reads the recorded answer to a message. A person may have answered in place of the agent, with any
     /// value.
-    fn read_first(&self, value: Value) -> Result<First, PeerError> {
-        let is_of_protocol = ["task", "message"].iter().any(|member| value.get(member).is_some());
-        if is_of_protocol {
-            return First::read(self, value);
+    fn read_first(&self, value: Value, of: &TaskAt) -> Result<First, PeerError> {
+        const MEMBERS: [&str; 4] = ["task", "message", "statusUpdate", "artifactUpdate"];
+        if MEMBERS.iter().any(|member| value.get(member).is_some()) {
+            return First::read(self, &value, of);
         }
         let part = match value {
             Value::String(text) => Part::text(text),
@@ -216,7 +217,7 @@ impl Peer {
             }
             if let Some(mut events) = stream.take() {
                 while let Some(event) = events.next(self, &interface).await? {
-                    shown.show(view.apply(self, event)?);
+                    shown.show(view.read_event(self, &event)?);
                     if is_settled(&view.status, answered.as_ref()) {
                         break;
                     }
@@ -225,17 +226,7 @@ impl Peer {
             if is_settled(&view.status, answered.as_ref()) {
                 break;
             }
-            let request =
-                interface.request(Operation::Get { task: &view.at.id }, Repetition::Harmless);
-            let found = self.fetch(&request, clock).await?;
-            let value = found.json().map_err(|reason| self.invalid("a task", reason))?;
-            let task = serde_json::from_value(interface.result(self, value)?);
-            let task = task.map_err(|error| self.invalid("a task", error.to_string()))?;
-            let next = TaskView::new(self, task)?;
-            if next.at.id != view.at.id {
-                return Err(self.invalid("a task", "it is another one").into());
-            }
-            shown.show(view.replace(next));
+            shown.show(view.replace(self.read_task(&interface, &view.at.id, clock).await?));
             if !is_settled(&view.status, answered.as_ref()) {
                 ctx.heartbeat();
                 clock.sleep(delay).await;
@@ -243,8 +234,32 @@ impl Peer {
             }
         }
         cancel.disarm();
+        if view.status.state == TaskState::Completed && !view.is_whole {
+            // The stream began behind what the task had before the question.
+            shown.show(view.replace(self.read_task(&interface, &view.at.id, clock).await?));
+        }
         let content = view.content();
         Ok(Settled { at: view.at, status: view.status, content })
+    }
+
+    /// Reads a task as it is now.
+    async fn read_task(
+        &self,
+        interface: &Interface,
+        task: &str,
+        clock: &dyn Clock,
+    ) -> Result<TaskView, FailedAttempt> {
+        const WHAT: &str = "a task";
+        let request = interface.request(Operation::Get { task }, Repetition::Harmless);
+        let found = self.fetch(&request, clock).await?;
+        let value = found.json().map_err(|reason| self.invalid(WHAT, reason))?;
+        let read = serde_json::from_value(interface.result(self, value)?);
+        let read = read.map_err(|error| self.invalid(WHAT, error.to_string()))?;
+        let view = TaskView::new(self, read)?;
+        match view.at.id == task {
+            true => Ok(view),
+            false => Err(self.invalid(WHAT, "it is another one").into()),
+        }
     }
 
     /// The failure of a task that ended without a result.
@@ -339,6 +354,11 @@ impl Drop for CancelOnDrop<'_> {
             }
         });
     }
+}
+
+/// Returns the task that a message continues; an empty one for the first message.
+fn task_of(message: &Message) -> TaskAt {
+    TaskAt { id: message.task_id.clone(), context: message.context_id.clone() }
 }
 
 /// Returns the first message of a request.

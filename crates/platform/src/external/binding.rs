@@ -40,9 +40,9 @@ impl Operation<'_> {
                 json!({"message": message, "configuration": {"returnImmediately": true}})
             }
             Self::Send { message, streams: true } => json!({"message": message}),
-            Self::Get { task } | Self::Cancel { task } | Self::Subscribe { task } => {
-                json!({"id": task})
-            }
+            // The messages of the task are those of this run.
+            Self::Get { task } => json!({"id": task, "historyLength": 0}),
+            Self::Cancel { task } | Self::Subscribe { task } => json!({"id": task}),
         };
         if !tenant.is_empty() {
             params["tenant"] = tenant.into();
@@ -55,7 +55,7 @@ impl Operation<'_> {
     }
 
     /// Method and path of the operation, below the address of the agent.
-    fn place(self) -> (Method, Vec<String>) {
+    fn route(self) -> (Method, Vec<String>) {
         match self {
             Self::Send { streams: true, .. } => (Method::Post, vec!["message:stream".to_owned()]),
             Self::Send { .. } => (Method::Post, vec!["message:send".to_owned()]),
@@ -85,13 +85,17 @@ impl Interface {
                 (Method::Post, self.url.clone(), Some(body), "application/json")
             }
             Binding::Rest => {
-                let (method, path) = of.place();
+                let (method, path) = of.route();
                 let body = match of {
                     Operation::Send { .. } => Some(of.params(&self.tenant)),
                     _ if method == Method::Post => Some(json!({})),
                     _ => None,
                 };
-                (method, self.below(path), body, "application/a2a+json")
+                let mut url = self.below(path);
+                if matches!(of, Operation::Get { .. }) {
+                    url.set_query(Some("historyLength=0"));
+                }
+                (method, url, body, "application/a2a+json")
             }
         };
         let mut headers = vec![("accept", accept.to_owned()), ("a2a-version", VERSION.to_owned())];
@@ -122,7 +126,7 @@ impl Interface {
         match self.binding {
             Binding::Rest => Ok(value),
             Binding::JsonRpc => match value.get_mut("result") {
-                Some(result) if value_is_object(result) => Ok(result.take()),
+                Some(result) if result.is_object() => Ok(result.take()),
                 _ => {
                     let reason = "it has neither `result` nor `error`";
                     Err(peer.invalid("an answer", reason).into())
@@ -130,10 +134,6 @@ impl Interface {
             },
         }
     }
-}
-
-fn value_is_object(value: &Value) -> bool {
-    value.is_object()
 }
 
 /// The failure of an operation that the agent refused.

@@ -39,7 +39,7 @@ enum Circuit {
     },
     /// None is sent until a time.
     Open { until: Duration },
-    /// One request at a time is sent, as a trial.
+    /// Trials are sent, one at a time.
     HalfOpen {
         /// Number of trials that succeeded.
         successes: u32,

@@ -5,8 +5,8 @@ use super::peer::Peer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use weftwork_a2a_wire::{
-    Artifact, ArtifactUpdate, Message, Part, PartContent, SendResult, StatusUpdate, StreamResponse,
-    Task, TaskState, TaskStatus,
+    Artifact, ArtifactUpdate, Message, Part, PartContent, StatusUpdate, StreamResponse, Task,
+    TaskState, TaskStatus,
 };
 
 /// Most artifacts of a task.
@@ -33,6 +33,8 @@ pub(super) struct TaskView {
     pub(super) status: TaskStatus,
     artifacts: Vec<Artifact>,
     bytes: usize,
+    /// `false` for a task of which only changes are known.
+    pub(super) is_whole: bool,
 }
 
 /// The change that an event makes to what is shown of a task.
@@ -54,14 +56,22 @@ pub(super) enum First {
 }
 
 impl First {
-    /// Reads the result of a message.
-    pub(super) fn read(peer: &Peer, value: Value) -> Result<Self, PeerError> {
-        let read = SendResult::deserialize(&value);
+    /// Reads the first answer to a message. That to a message of a task may be a change of it.
+    pub(super) fn read(peer: &Peer, value: &Value, of: &TaskAt) -> Result<Self, PeerError> {
+        let read = StreamResponse::deserialize(value);
         match read.map_err(|error| bad(peer, &error.to_string()))? {
-            SendResult::Task(task) => Ok(Self::Task(TaskView::new(peer, task)?)),
-            SendResult::Message(message) => {
+            StreamResponse::Task(task) if of.id.is_empty() || of.id == task.id => {
+                Ok(Self::Task(TaskView::new(peer, task)?))
+            }
+            StreamResponse::Task(_) => Err(bad(peer, "it is another task")),
+            StreamResponse::Message(message) => {
                 check_parts(peer, &message.parts)?;
                 Ok(Self::Message(message))
+            }
+            change => {
+                let mut view = TaskView::of_unknown(of.clone());
+                view.apply(peer, change)?;
+                Ok(Self::Task(view))
             }
         }
     }
@@ -92,6 +102,13 @@ fn bytes_of(part: &Part) -> usize {
 }
 
 impl TaskView {
+    /// A task in progress of which nothing else is known.
+    fn of_unknown(at: TaskAt) -> Self {
+        let status =
+            TaskStatus { state: TaskState::Working, message: None, timestamp: String::new() };
+        Self { at, status, artifacts: Vec::new(), bytes: 0, is_whole: false }
+    }
+
     /// A task as a server sends it whole.
     pub(super) fn new(peer: &Peer, task: Task) -> Result<Self, PeerError> {
         let is_sound = |id: &str| id.len() <= ID_BYTES_MAX && !id.chars().any(char::is_control);
@@ -106,6 +123,7 @@ impl TaskView {
             status: task.status,
             artifacts: Vec::new(),
             bytes: 0,
+            is_whole: true,
         };
         for artifact in task.artifacts.unwrap_or_default() {
             view.add(peer, artifact, false)?;
@@ -124,9 +142,13 @@ impl TaskView {
     }
 
     /// Applies an event of a stream.
-    pub(super) fn apply(&mut self, peer: &Peer, event: Value) -> Result<Seen, PeerError> {
-        let event = StreamResponse::deserialize(&event);
-        match event.map_err(|error| bad(peer, &error.to_string()))? {
+    pub(super) fn read_event(&mut self, peer: &Peer, event: &Value) -> Result<Seen, PeerError> {
+        let event = StreamResponse::deserialize(event);
+        self.apply(peer, event.map_err(|error| bad(peer, &error.to_string()))?)
+    }
+
+    fn apply(&mut self, peer: &Peer, event: StreamResponse) -> Result<Seen, PeerError> {
+        match event {
             StreamResponse::Task(task) => {
                 self.check_id(peer, &task.id)?;
                 let next = Self::new(peer, task)?;

@@ -158,7 +158,7 @@ async fn the_binding_with_paths_is_spoken_too() {
     let partner = Partner::new(move |_, request| match request.url.replace(URL, "").as_str() {
         CARD => answers(200, &interface),
         "/a2a/golf/message:send" => answers(200, &json!({"task": task("WORKING", "")})),
-        "/a2a/golf/tasks/t1" => answers(200, &task("COMPLETED", "Fourteen")),
+        "/a2a/golf/tasks/t1?historyLength=0" => answers(200, &task("COMPLETED", "Fourteen")),
         other => panic!("{other}"),
     });
     let scene = Scene::new(A2A, partner).await;
@@ -222,6 +222,27 @@ async fn questions_of_a_task_become_questions_and_the_answer_its_next_message() 
     let message = &body(&scene.partner.got()[2])["params"]["message"];
     assert_eq!((&message["taskId"], &message["contextId"]), (&json!("t1"), &json!("c1")));
     assert_eq!(message["parts"], json!([{"text": "green"}]));
+}
+
+#[tokio::test]
+async fn an_answer_may_be_followed_by_changes_alone() {
+    let script = |method: &str, number| match (method, number) {
+        ("GetTask", _) => {
+            let mut whole = task("COMPLETED", "");
+            let part = |id: &str| json!({"artifactId": id, "parts": [{"text": id}]});
+            whole["artifacts"] = json!([part("before"), part("after")]);
+            answers(200, &result(&whole))
+        }
+        (_, 0) => events(&[result(&json!({"task": task("INPUT_REQUIRED", "Which?")}))], false),
+        _ => events(
+            &[status_update("WORKING", ""), chunk("after", false), status_update("COMPLETED", "")],
+            false,
+        ),
+    };
+    let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
+    let asked = scene.ask(json!({"userMessage": "Paint."})).await;
+    assert_eq!(scene.answer(&asked, json!("green")).await["content"], "before\n\nafter");
+    assert_eq!(methods(&scene), ["SendStreamingMessage", "SendStreamingMessage", "GetTask"]);
 }
 
 #[tokio::test]

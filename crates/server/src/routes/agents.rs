@@ -180,6 +180,8 @@ fn status_of(response: &TaskResponse) -> StatusCode {
         "W0202" | "W0204" | "W0707" | "W1020" | "W1021" | "W1023" | "W1038" | "W1073" | "W1074"
         | "W1075" => StatusCode::CONFLICT,
         "W1072" => StatusCode::FORBIDDEN,
+        // The agent of another server failed, and the run of the request with it.
+        "W1065" | "W1066" | "W1067" | "W1068" => StatusCode::INTERNAL_SERVER_ERROR,
         code if code.starts_with("W10") => StatusCode::UNPROCESSABLE_ENTITY,
         "W0205" | "W0212" | "W0108" | "W0127" => StatusCode::UNPROCESSABLE_ENTITY,
         "W0131" => StatusCode::SERVICE_UNAVAILABLE,
