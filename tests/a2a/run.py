@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Asks agents that are exposed by A2A with the SDKs of the protocol.
+"""Asks agents that are exposed by A2A with the SDKs of the protocol, and servers of an SDK by external
+agents.
 
     run.py [WORD...]    all tests, or those whose names contain one of the words
     run.py --kit PORT   an agent for the compatibility kit, until it is stopped
@@ -40,8 +41,10 @@ def install():
 
 if __name__ == "__main__":
     words = sys.argv[1:]
-    program = ["kit.py", *words[1:]] if words[:1] == ["--kit"] else ["sdk.py", *words]
+    programs = [[name, *words] for name in ["sdk.py", "external.py", "seed.py"]]
+    if words[:1] == ["--kit"]:
+        programs = [["kit.py", *words[1:]]]
     folder = install()
     env = {**os.environ, "WEFT_A2A_NODE": str(folder)}
-    done = subprocess.run([folder / "bin" / "python", "-B", *program], cwd=HERE, env=env)
-    sys.exit(done.returncode)
+    run = lambda program: subprocess.run([folder / "bin" / "python", "-B", *program], cwd=HERE, env=env)
+    sys.exit(max(run(program).returncode for program in programs))

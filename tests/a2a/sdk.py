@@ -4,8 +4,6 @@ import asyncio
 import logging
 import os
 import sys
-import time
-import traceback
 import uuid
 
 import httpx
@@ -31,6 +29,7 @@ from a2a.utils.errors import A2AError
 from a2a.utils.signing import SignatureVerificationError, create_signature_verifier
 from desk import TOKEN, Desk, Model, Webhook, until
 from google.protobuf.json_format import MessageToDict
+from play import play
 
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
 KILLS = 5
@@ -246,34 +245,20 @@ CASES = [
 
 
 def main(words):
-    count = 0
-    failed = []
     # The SDK logs each request.
     logging.disable(logging.INFO)
     desk = Desk().start()
+
+    def named(case, binding):
+        run = lambda: asyncio.run(asyncio.wait_for(case(desk, binding), 300))
+        return f"{case.__name__} {binding}", run
+
     try:
-        for case in CASES:
-            # The JavaScript program tries both bindings itself.
-            for binding in BINDINGS[:1] if "javascript" in case.__name__ else BINDINGS:
-                name = f"{case.__name__} {binding}"
-                if words and not any(word in name for word in words):
-                    continue
-                count += 1
-                began = time.monotonic()
-                problem = None
-                try:
-                    asyncio.run(asyncio.wait_for(case(desk, binding), 300))
-                except Exception:
-                    failed.append(name)
-                    problem = traceback.format_exc()
-                seconds = time.monotonic() - began
-                print(f"        {'FAIL' if problem else 'PASS'} [{seconds:8.3f}s] {name}", flush=True)
-                if problem:
-                    print(f"a2a '{name}' panicked at:", problem, sep="\n  ", flush=True)
+        # The JavaScript program tries both bindings itself.
+        bindings = lambda case: BINDINGS[:1] if "javascript" in case.__name__ else BINDINGS
+        return play([named(case, binding) for case in CASES for binding in bindings(case)], words)
     finally:
         desk.close()
-    print(f"test result: {'FAILED' if failed else 'ok'}. {count - len(failed)} passed; {len(failed)} failed")
-    return 1 if failed else 0
 
 
 if __name__ == "__main__":

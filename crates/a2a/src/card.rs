@@ -1,10 +1,8 @@
 //! Agent cards and their addresses.
 
-pub use crate::sign::CardKey;
-
 use crate::content::{INPUT_MODES, OUTPUT_MODES};
 use crate::wire::{
-    AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill, VERSION,
+    AgentCapabilities, AgentCard, AgentInterface, AgentProvider, AgentSkill, CardKey, VERSION,
 };
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderMap, IF_NONE_MATCH, LAST_MODIFIED, VARY,

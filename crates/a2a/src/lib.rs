@@ -20,13 +20,11 @@ mod reader;
 mod rest;
 mod routes;
 mod send;
-mod sign;
 mod stream;
 mod task;
 mod version;
-pub mod wire;
 
-pub use card::CardKey;
 pub use delivery::Deliveries;
 pub use routes::A2aServer;
-pub use sign::KeyError;
+pub use weftwork_a2a_wire as wire;
+pub use wire::{CardKey, KeyError};

@@ -1,14 +1,14 @@
 //! The routes and their rights.
 
 use crate::agent;
-use crate::card::{Audience, CardKey, CardSettings};
+use crate::card::{Audience, CardSettings};
 use crate::delivery::Deliveries;
 use crate::error::{A2aError, Result, of_guard};
 use crate::follow::TaskSource;
 use crate::json_rpc::{self, Call};
 use crate::push::Pushes;
 use crate::rest;
-use crate::wire::AgentProvider;
+use crate::wire::{AgentProvider, CardKey};
 use axum::body::Bytes;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;

@@ -14,7 +14,7 @@ use weftwork_types::port::{AgentSummary, Begun, Says, TaskCaller, Turn};
 use weftwork_types::run::AnswerTo;
 use weftwork_types::task::{TaskRequest, TaskResponse};
 use weftwork_types::tool::Reply;
-use weftwork_types::{Principal, Right, canonical};
+use weftwork_types::{CallChain, Principal, Right, canonical};
 
 /// Code of a request in a conversation that waits for an answer.
 const WAITING: &str = "W1038";
@@ -67,6 +67,12 @@ impl Sending<'_> {
         let names =
             json!(["a2a:message", who.subject, self.agent.slug, context_id, task_id, message_id]);
         let mut by = self.client.caller(self.headers)?;
+        if let Some(chain) = message.metadata.get(CallChain::METADATA) {
+            let field = format!("message.metadata.{}", CallChain::METADATA);
+            let read = CallChain::read(chain);
+            let chain = read.map_err(|error| A2aError::invalid(&field, error.to_string()))?;
+            by.chain = by.chain.joined(chain);
+        }
         by.idempotency_key = Some(format!("a2a-{}", canonical::hash(&names)));
         Ok(by)
     }

@@ -2,6 +2,7 @@
 
 use crate::context::Template;
 use crate::definition::{AgentType, Definition, FileText, Outline};
+use crate::external::Peer;
 use crate::mode::RequestError;
 use crate::records::{
     Author, ContentFormat, Form, NewVersion, RecordId, RecordKind, RecordRef, Records,
@@ -57,6 +58,8 @@ pub(crate) struct Agent {
     pub(crate) store: Arc<dyn Store>,
     /// Where code is executed; `None` in a program without a sandbox.
     pub(crate) sandbox: Option<Sandbox>,
+    /// Agent of another server, of an agent of the type `external`.
+    pub(crate) peer: Option<Arc<Peer>>,
     /// The other agents of the program.
     pub(crate) others: WeakAgents,
 }
@@ -94,6 +97,11 @@ impl Agent {
     /// Name for people: that of the card, or the slug.
     pub(crate) fn name(&self) -> &str {
         self.definition.agent_card.name.as_deref().unwrap_or(&self.slug)
+    }
+
+    /// Name among agents that ask one another.
+    pub(crate) fn id(&self) -> String {
+        chain_name(&self.slug, &self.version)
     }
 
     /// Type.
@@ -278,6 +286,11 @@ impl Agent {
         }
         json!({"mode": mode, "content": content, "metadata": metadata})
     }
+}
+
+/// Returns the name of a version of an agent among agents that ask one another.
+pub(crate) fn chain_name(slug: &str, version: &str) -> String {
+    format!("{slug}@{version}")
 }
 
 /// Returns the key of a plan or deliverable among current versions.

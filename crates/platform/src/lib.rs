@@ -13,6 +13,7 @@ mod context;
 mod definition;
 mod deliver;
 mod exposure;
+mod external;
 mod function_host;
 mod mode;
 mod orchestration;
@@ -34,13 +35,14 @@ pub use definition::{
     AgentCard, AgentType, ApiTransport, Authentication, AuthenticationType, BodyEncoding,
     Checkpoint, Definition, DefinitionFolder, Definitions, Deliverable, DeliverableFormat,
     Execution, ExternalProtocol, ExternalTransport, FileText, ForEach, FunctionTransport, Grant,
-    HealthCheck, Llm, Location, OnError, OnTimeout, Orchestration, OrchestrationMode,
-    OrchestrationStep, Pagination, PaginationKind, Plan, PlanFormat, Planning, Problem,
-    ProblemKind, RunBudget, Source, SourceKind, StepRetry, ToolMode, ToolSize, Transport,
+    HealthCheck, HealthThresholds, Llm, Location, OnError, OnTimeout, Orchestration,
+    OrchestrationMode, OrchestrationStep, Pagination, PaginationKind, Plan, PlanFormat, Planning,
+    Problem, ProblemKind, RunBudget, Source, SourceKind, StepRetry, ToolMode, ToolSize, Transport,
     TransportKind, Undo, diff_lines, is_within, read_definition, read_definitions, read_folder,
     read_texts, schema,
 };
 pub use exposure::NewExposure;
+pub use external::{CheckedPeer, check_peer};
 pub use mode::RequestError;
 pub use platform::{HostedAgents, Watch};
 pub use rows::{Followed, NewRow, RowError, RowWriter};

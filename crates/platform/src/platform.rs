@@ -1,6 +1,8 @@
 //! The agents of a program as servers and commands reach them.
 
 use crate::action::{self, Action, ActionError, Forms, RecordAction};
+use crate::agent::chain_name;
+use crate::definition::DefinitionFolder;
 use crate::exposure::NewExposure;
 use crate::mode::{self, OrchestrationAction, RequestError};
 use crate::orchestration::PAUSE_KEY;
@@ -25,10 +27,11 @@ use weftwork_types::event::RunEvent;
 use weftwork_types::exposure::ExposureChange;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::Message;
+use weftwork_types::peer::PeerCounts;
 use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
 use weftwork_types::run::{RunOptions, RunOutcome, RunRef};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
-use weftwork_types::{BoxFuture, Principal, ThreadId};
+use weftwork_types::{BoxFuture, CallChain, Principal, ThreadId};
 
 /// Maximum number of conversations in a list.
 const CONVERSATIONS_MAX: usize = 1_000;
@@ -268,6 +271,7 @@ impl HostedAgents {
         };
         let messages = if user_message.is_empty() { Vec::new() } else { vec![message] };
         let mut input = json!({"messages": messages, "mode": mode, "payload": payload});
+        self.add_chain(by, slug, &mut input)?;
         // Only chats go without the declared input.
         let is_declared = || {
             let definition = self.agents.definition(who, slug);
@@ -299,6 +303,33 @@ impl HostedAgents {
         };
         let run = runs.with_options(options).start(input);
         run.caller(by.caller.clone()).begin().await.map_err(fault)
+    }
+
+    /// Adds the agents that asked one another before a request to the input of its run.
+    ///
+    /// # Errors
+    /// W1039 if the agent is one of them and its definition does not allow that.
+    pub(crate) fn add_chain(
+        &self,
+        by: &TaskCaller,
+        slug: &str,
+        input: &mut Value,
+    ) -> Result<(), Fault> {
+        if by.chain == CallChain::default() {
+            return Ok(());
+        }
+        let folder = self.agents.definition(&by.principal, slug);
+        let repeats = folder.is_some_and(|folder| {
+            let own = folder.definition.orchestration.as_ref();
+            let is_allowed = own.and_then(|of| of.allow_repeats).unwrap_or_default();
+            !is_allowed && by.chain.agents.contains(&chain_name(slug, &folder.version()))
+        });
+        if repeats {
+            return Err(RequestError::Repeated { agent: slug.to_owned() }.fault());
+        }
+        input["depth"] = by.chain.depth.into();
+        input["ancestors"] = json!(by.chain.agents);
+        Ok(())
     }
 
     /// Checks the input of the first request of a conversation, so that a refused one leaves none. That
@@ -575,7 +606,15 @@ fn asks_nothing(request: &TaskRequest) -> bool {
 
 impl Platform for HostedAgents {
     fn agents(&self, who: &Principal) -> Vec<AgentSummary> {
-        self.agents.summaries(who)
+        let summary = |folder: &Arc<DefinitionFolder>| AgentSummary {
+            peer: self.agents.peer_state(folder, &**self.runtime.clock()),
+            ..self.agents.summary(folder)
+        };
+        self.agents.definitions(who).iter().map(summary).collect()
+    }
+
+    fn peers(&self) -> PeerCounts {
+        self.agents.peers(&**self.runtime.clock())
     }
 
     fn task(&self, by: TaskCaller, request: TaskRequest) -> BoxFuture<'_, TaskResponse> {

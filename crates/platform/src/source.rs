@@ -1,10 +1,11 @@
 //! The agents of a program: their definitions by organisation and slug, with all versions.
 
 use crate::agent::Agent;
-use crate::api::{ApiServices, ApiTool, Secrets, usual_policy};
+use crate::api::{ApiServices, ApiTool, Credentials, Secrets, usual_policy};
 use crate::context::Template;
 use crate::definition::{AgentType, Definition, DefinitionFolder, Definitions, Outline, Problem};
 use crate::exposure::Exposures;
+use crate::external::{Breakers, Peer, PeerServices};
 use crate::mode::RequestError;
 use crate::records::{CONTENT_BYTES_MAX, ContentFormat, Form, RecordError, RecordKind};
 use crate::rows::Seen;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use url::Url;
 use weftwork_graph::{CompiledGraph, InvalidGraph, RuntimeError};
 use weftwork_models::{ChatModel, ModelError, with_fallbacks};
 use weftwork_runtime::{GraphSource, ListedGraph, SourcedGraph, unversioned};
@@ -25,7 +27,8 @@ use weftwork_tools::{Policy, Tool, ToolBox, ToolBoxErrors, ToolRunner};
 use weftwork_types::canonical::Hash;
 use weftwork_types::code::Fault;
 use weftwork_types::exposure::AgentProtocol;
-use weftwork_types::port::{AgentSummary, Egress};
+use weftwork_types::peer::{PeerCounts, PeerState};
+use weftwork_types::port::{AgentSummary, Clock, Egress};
 use weftwork_types::{Principal, Timestamp};
 
 /// Bytes of a deliverable that are left for what stands around the result of a tool.
@@ -106,6 +109,7 @@ struct Inner {
     reading: tokio::sync::Mutex<()>,
     /// Records that cannot be read, each of which is warned of once.
     unreadable: Mutex<BTreeSet<String>>,
+    breakers: Breakers,
 }
 
 /// An organisation, `None` for all, and a slug.
@@ -307,6 +311,7 @@ impl Agents {
             seen: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
             unreadable: Mutex::default(),
+            breakers: Breakers::default(),
         }));
         agents.reload(read);
         agents
@@ -557,6 +562,7 @@ impl Agents {
             deliverable,
             store: Arc::clone(&services.store),
             sandbox: services.sandbox.clone(),
+            peer: self.peer_of(folder).map(Arc::new),
             // Graphs are held by the agents, and not the reverse.
             others: WeakAgents(Arc::downgrade(&self.0)),
         };
@@ -597,8 +603,51 @@ impl Agents {
             input_schema: definition.input_schema.clone(),
             output_schema: definition.output_schema.clone(),
             exposed: self.exposure_of(&name_of(folder)),
+            peer: None,
             problem: self.compile(folder).err().map(|problem| problem.to_string()),
         }
+    }
+
+    /// Way of the requests of a definition.
+    fn egress_of(&self, definition: &Definition) -> Arc<dyn Egress> {
+        let services = &self.0.services;
+        Arc::clone(match definition.organization {
+            Some(_) => &services.egress_of_organizations,
+            None => &services.egress,
+        })
+    }
+
+    /// Returns the state of the circuit to the server that a definition names.
+    pub(crate) fn peer_state(
+        &self,
+        folder: &DefinitionFolder,
+        clock: &dyn Clock,
+    ) -> Option<PeerState> {
+        let definition = &folder.definition;
+        let external = definition.transport.as_ref().and_then(|of| of.external.as_ref())?;
+        let url = Url::parse(&external.endpoint).ok()?;
+        let breaker = self.0.breakers.of(definition.organization.as_deref(), &url);
+        Some(breaker.state(clock.elapsed()))
+    }
+
+    /// Counts the servers that agents of this process may ask, by their states.
+    pub(crate) fn peers(&self, clock: &dyn Clock) -> PeerCounts {
+        self.0.breakers.counts(clock.elapsed())
+    }
+
+    /// The agent of another server that a definition names.
+    pub(crate) fn peer_of(&self, folder: &DefinitionFolder) -> Option<Peer> {
+        let definition = &folder.definition;
+        let external = definition.transport.as_ref().and_then(|of| of.external.as_ref())?;
+        let organization = definition.organization.as_deref();
+        let credentials = external.authentication.as_ref().map(|of| {
+            let secrets = Arc::clone(&self.0.services.secrets);
+            Credentials::new(&folder.slug, organization, of, secrets)
+        });
+        let url = Url::parse(&external.endpoint).ok()?;
+        let breaker = self.0.breakers.of(organization, &url);
+        let egress = self.egress_of(definition);
+        Peer::new(&folder.slug, external, PeerServices { credentials, egress, breaker })
     }
 
     /// The tools that a definition names, with the rules for them: a person confirms those of
@@ -619,12 +668,8 @@ impl Agents {
         let mut usual = Policy::new();
         let transport = definition.transport.as_ref();
         if let Some(api) = transport.and_then(|transport| transport.api.as_ref()) {
-            let egress = match definition.organization {
-                Some(_) => &services.egress_of_organizations,
-                None => &services.egress,
-            };
-            let of_api =
-                ApiServices { secrets: Arc::clone(&services.secrets), egress: Arc::clone(egress) };
+            let egress = self.egress_of(definition);
+            let of_api = ApiServices { secrets: Arc::clone(&services.secrets), egress };
             let operations = folder.operations().map_err(|problems| {
                 let agent = folder.slug.clone();
                 AgentProblem::Operations { agent, problems }

@@ -1,7 +1,10 @@
 //! The state of the threads of all defined agents.
 
-use serde_json::Value;
-use weftwork_graph::{List, State};
+use crate::mode::RequestError;
+use serde_json::{Value, json};
+use weftwork_graph::{List, NodeResult, State};
+use weftwork_types::CallChain;
+use weftwork_types::call_chain::BadCallChain;
 use weftwork_types::message::{Message, Role};
 
 /// The state of an agent that is defined in a file: all have the same one, so that a thread can be
@@ -21,6 +24,10 @@ pub struct AgentState {
     /// leaves fewer than its own. A request that claims one leaves fewer.
     #[channel(ephemeral)]
     pub depth: u64,
+    /// List of the names of the agents that asked one another before this one, as `SLUG@VERSION`, also on
+    /// other servers.
+    #[channel(ephemeral)]
+    pub ancestors: Value,
     /// List of the steps of orchestrations around this agent, from the outside in.
     #[channel(ephemeral)]
     pub path: Value,
@@ -33,6 +40,23 @@ pub struct AgentState {
     /// Answer of the last run: its mode, its content, and what is known of it.
     #[channel(last_value)]
     pub answer: Value,
+}
+
+/// Returns the agents that asked one another before this one.
+///
+/// # Errors
+/// W1033 if the list has another form, or more names than a chain may have.
+pub(crate) fn chain_of(state: &State<AgentState>) -> NodeResult<CallChain> {
+    let depth = state.depth().copied().unwrap_or_default();
+    let agents = state.ancestors().filter(|names| !names.is_null()).cloned();
+    let agents = agents.unwrap_or_else(|| Value::Array(Vec::new()));
+    let chain = CallChain::read(&json!({"depth": depth, "agents": agents}));
+    let wrong = |error: BadCallChain| RequestError::Member {
+        member: "ancestors",
+        found: "another value".to_owned(),
+        expected: format!("a list of names ({error})"),
+    };
+    Ok(chain.map_err(|error| wrong(error).fault())?)
 }
 
 /// Returns the last message of the user.

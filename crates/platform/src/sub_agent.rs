@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use weftwork_graph::{Ctx, NodeError, NodeResult, Once, SubgraphState};
 use weftwork_types::code::{Fault, FaultDetails};
 use weftwork_types::task::AgentFailure;
-use weftwork_types::{ErrorCode, RunId};
+use weftwork_types::{CallChain, ErrorCode, RunId};
 
 /// Most failures of other agents that an error names.
 const FAILURES_MAX: usize = 50;
@@ -20,12 +20,12 @@ pub(crate) struct SubRequest<'a> {
     pub(crate) call: &'a str,
     /// Slug of the agent that is asked.
     pub(crate) slug: &'a str,
-    /// Input of its graph, without the depth.
+    /// Input of its graph, without the agents that asked one another.
     pub(crate) input: Map<String, Value>,
     /// Meaning of a request without the member `input`.
     pub(crate) no_input: NoInput,
-    /// Number of agents that asked one another before the one that asks.
-    pub(crate) depth: u64,
+    /// Agents that asked one another before the one that asks.
+    pub(crate) chain: CallChain,
 }
 
 /// Meaning of a request without an input.
@@ -47,7 +47,8 @@ pub(crate) async fn ask_agent(
     request: SubRequest<'_>,
     ctx: &Ctx,
 ) -> NodeResult<Value> {
-    let SubRequest { call, slug, mut input, no_input, depth } = request;
+    let SubRequest { call, slug, mut input, no_input, chain } = request;
+    let depth = chain.depth;
     let usual = Orchestration::default();
     let own = agent.definition.orchestration.as_ref().unwrap_or(&usual);
     let limit = own.depth_max();
@@ -66,7 +67,9 @@ pub(crate) async fn ask_agent(
         input.insert("input".to_owned(), Value::Object(Map::new()));
     }
     let asked = asked.and_then(|of| of.orchestration.as_ref()).unwrap_or(&usual);
-    input.insert("depth".to_owned(), own.depth_of_asked(depth, asked).into());
+    let CallChain { depth, agents } = chain.asking(agent.id(), own.depth_of_asked(depth, asked));
+    input.insert("depth".to_owned(), depth.into());
+    input.insert("ancestors".to_owned(), agents.into());
     let input = Value::Object(input);
     graph.check_input(&input)?;
     let mut output = ctx.call_named(call, &graph, SubgraphState::PerTask, input).await?;

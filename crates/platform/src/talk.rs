@@ -61,6 +61,7 @@ impl HostedAgents {
                 if let Some(input) = input {
                     state["input"] = input;
                 }
+                self.add_chain(&by, &slug, &mut state)?;
                 self.check_first(who, &slug, &thread, &state).await?;
                 let new = NewConversation {
                     id: conversation,

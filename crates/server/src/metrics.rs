@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weftwork_runtime::Load;
+use weftwork_types::peer::PeerCounts;
 
 /// Counts of one server.
 #[derive(Debug, Default)]
@@ -39,9 +40,9 @@ impl Counts {
         OpenStream(Arc::clone(&self.streams))
     }
 
-    pub(crate) fn with(&self, load: Load) -> Metrics {
+    pub(crate) fn with(&self, load: Load, peers: Option<PeerCounts>) -> Metrics {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Metrics { requests, streams: self.streams.load(Ordering::Relaxed), load }
+        Metrics { requests, streams: self.streams.load(Ordering::Relaxed), load, peers }
     }
 }
 
@@ -51,6 +52,8 @@ pub(crate) struct Metrics {
     requests: BTreeMap<(&'static str, u16), u64>,
     streams: usize,
     load: Load,
+    /// Servers of other programs that agents ask; `None` for a server without such agents.
+    peers: Option<PeerCounts>,
 }
 
 impl Metrics {
@@ -98,6 +101,15 @@ impl Metrics {
         metric("runs_waiting", "gauge", "Runs that wait for a slot here.", &gauge(waiting));
         if let Some(max) = executed_max {
             metric("runs_executed_max", "gauge", "Runs that are executed at once.", &gauge(max));
+        }
+        if let Some(PeerCounts { closed, open, half_open }) = self.peers {
+            let states = [("closed", closed), ("open", open), ("half_open", half_open)];
+            let values = states.map(|(state, count)| {
+                let count = u64::try_from(count).unwrap_or(u64::MAX);
+                (format!("{{state=\"{state}\"}}"), count)
+            });
+            let help = "Servers that agents of this process ask, by the state of the circuit.";
+            metric("peers", "gauge", help, &values);
         }
         text
     }

@@ -6,7 +6,7 @@
 use crate::error::{ApiError, Refused};
 use crate::input::Ignored;
 use crate::operations::Access;
-use crate::routes::read_key;
+use crate::routes::task_caller;
 use crate::service::Service;
 use crate::sse;
 use axum::Router;
@@ -147,12 +147,13 @@ impl MountedClient {
         self.0.who()
     }
 
-    /// Returns the caller of a task, with the idempotency key of the request.
+    /// Returns the caller of a task, with the idempotency key and the chain of agents of the request.
     ///
     /// # Errors
-    /// [`Refused`] for a key that is too long, has other characters than those of ASCII, or is reserved.
+    /// [`Refused`] for a key that is too long, has other characters than those of ASCII, or is reserved, and
+    /// for a chain that cannot be read.
     pub fn caller(&self, headers: &HeaderMap) -> Result<TaskCaller, Refused> {
-        Ok(self.0.task_caller(read_key(headers)?))
+        Ok(task_caller(&self.0, headers)?)
     }
 
     /// The agents of the server.

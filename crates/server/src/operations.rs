@@ -100,6 +100,7 @@ const DEFINITION_BODY: &[&str] = &["files", "organization", "version"];
 #[rustfmt::skip]
 pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/ok", OPEN, "Health of the server, and of its store with `check_db`", &[]),
+    ("get", "/health", OPEN, "Health of the server, as other servers of agents ask for it", &[]),
     ("get", "/info", READ, "Version and abilities", &[]),
     ("get", "/metrics", READ, "Counts, for Prometheus or as JSON with `format=json`", &[]),
     ("get", "/schemas/events", READ, "Read the JSON Schema of the events of runs", &[]),
@@ -124,6 +125,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
     ("get", "/agents/{slug}/exposure", READ, "Read by which protocols of other programs an agent is reached, with addresses and examples", &[]),
     ("put", "/agents/{slug}/exposure", ADMIN, "Expose an agent by protocols of other programs, or no longer: `true` or `false` by the name of each", &AgentProtocol::NAMES),
     ("post", "/agents/{slug}/tasks", ACTS, "Ask an agent, in one of its modes", &["mode", "userMessage", "conversationId", "payload"]),
+    ("post", "/agent-to-agent/tasks", ACTS, "Ask the agent that the body names, as other servers of agents do", &["agent", "mode", "userMessage", "input", "conversationId", "payload"]),
     ("get", "/conversations", READ, "List the conversations of the client, of one `agent`, `after` a position", &[]),
     ("get", "/conversations/{id}", READ, "Read a conversation with its tasks, plans and deliverables; all of it with `whole`", &[]),
     ("delete", "/conversations/{id}", RUN, "Delete a conversation with all that it has", &[]),

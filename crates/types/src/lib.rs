@@ -5,6 +5,7 @@
 //! outside.
 
 pub mod approval;
+pub mod call_chain;
 pub mod caller;
 pub mod canonical;
 pub mod code;
@@ -16,6 +17,7 @@ pub mod interrupt;
 pub mod item;
 pub mod json;
 pub mod message;
+pub mod peer;
 pub mod port;
 pub mod principal;
 pub mod retry;
@@ -34,6 +36,7 @@ pub mod time;
 pub mod tool;
 pub mod usage;
 
+pub use call_chain::CallChain;
 pub use code::ErrorCode;
 pub use id::{
     BillingAccountId, CheckpointId, InstanceId, InterruptId, InvocationId, MessageId, OrgId,

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use weftwork_graph::{CompiledGraph, InvalidGraph};
 use weftwork_models::ChatModel;
 use weftwork_platform::{
-    AGENTS, Agents, DefinitionFolder, Definitions, Services, read_definitions, read_texts,
+    AGENTS, Agents, CheckedPeer, DefinitionFolder, Definitions, Services, check_peer,
+    read_definitions, read_texts,
 };
 use weftwork_store::{MemoryStore, Store};
+use weftwork_types::port::Clock;
 
 impl Config {
     /// Reads the definitions of agents in the folder of the configuration; none without a folder. A
@@ -22,6 +24,23 @@ impl Config {
             path: folder.value.clone(),
             reason: problem.to_string(),
         })
+    }
+
+    /// Checks the server of an agent of the type `external`: its credentials and its health. `None` for
+    /// agents of other types.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the request.
+    pub async fn check_peer(
+        &self,
+        folder: &DefinitionFolder,
+        clock: &dyn Clock,
+    ) -> Option<CheckedPeer> {
+        let egress = match folder.definition.organization {
+            Some(_) => self.egress_on_demand(Self::egress_without_exceptions),
+            None => self.egress_on_demand(Self::egress),
+        };
+        check_peer(folder, egress, Arc::new(secret_of), clock).await
     }
 
     /// Creates the agents of definitions, with a model, and the tools and rules of the operator.

@@ -225,11 +225,11 @@ pub mod types {
     pub use weftwork_types::schema;
     pub use weftwork_types::store_error::{FileChange, RefusedByInstance};
     pub use weftwork_types::{
-        BillingAccountId, BoxFuture, BoxStream, CheckpointId, ErrorCode, InstanceId, InterruptId,
-        InvocationId, MessageId, OrgId, Principal, RequestId, Right, Rights, RunId, StoreError,
-        TaskId, ThreadId, Timestamp, ToolCallId, TraceId, VirtualKeyId, WorkerId, approval, caller,
-        canonical, code, event, exposure, instance, interrupt, json, port, run, sequence, shown,
-        sse, task, telemetry, tool, usage,
+        BillingAccountId, BoxFuture, BoxStream, CallChain, CheckpointId, ErrorCode, InstanceId,
+        InterruptId, InvocationId, MessageId, OrgId, Principal, RequestId, Right, Rights, RunId,
+        StoreError, TaskId, ThreadId, Timestamp, ToolCallId, TraceId, VirtualKeyId, WorkerId,
+        approval, caller, canonical, code, event, exposure, instance, interrupt, json, peer, port,
+        run, sequence, shown, sse, task, telemetry, tool, usage,
     };
 
     /// Messages and their parts.

@@ -12,7 +12,7 @@ pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
     let files = || house.tree.rust_files().filter(|(path, _)| path.starts_with(RUNNERS));
     let listed = files().find(|(path, _)| **path == *list);
     let listed =
-        listed.and_then(|(_, text)| text.lines().find(|line| line.starts_with("const RUNNERS")));
+        listed.and_then(|(_, text)| text.split("const RUNNERS").nth(1)?.split("];").next());
     let mut offences = Vec::new();
     for (path, text) in files().filter(|(path, _)| **path != *list) {
         let lines = text.lines().count();
@@ -22,7 +22,7 @@ pub(super) fn check(house: &House<'_>) -> Vec<Offence> {
         }
         let name = path.trim_start_matches(RUNNERS).trim_end_matches(".rs");
         let entry = format!("&{name}::");
-        if !listed.is_some_and(|line| line.contains(&entry)) {
+        if !listed.is_some_and(|entries| entries.contains(&entry)) {
             let message = format!("the runner is not in the list `RUNNERS` of {list}");
             offences.push(Offence::of(path, message));
         }

@@ -24,7 +24,7 @@ use weftwork::types::exposure::AgentProtocol;
 use weftwork::types::port::{Clock as _, TaskCaller};
 use weftwork::types::run::{Durability, Multitask};
 use weftwork::types::task::{Payload, TaskRequest, TaskResponse};
-use weftwork::types::{OrgId, Principal, Timestamp};
+use weftwork::types::{CallChain, OrgId, Principal, Timestamp};
 use weftwork::{AgentDef, find_agent};
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, RunSettings};
@@ -319,6 +319,7 @@ async fn run(ask: &Ask, context: &CommandContext) -> Result<Exit, CliError> {
         caller: Caller::local(request_id).map_err(weftwork::Error::from)?,
         parent_span: None,
         idempotency_key: None,
+        chain: CallChain::default(),
     };
     let terminal = &context.terminal;
     let mut watch = |event: &RunEvent| {

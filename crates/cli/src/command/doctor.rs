@@ -5,7 +5,9 @@ use crate::args::Doctor;
 use serde::Serialize;
 use std::path::Path;
 use weftwork::config::{StorePlace, format_limits};
+use weftwork::graph::SystemClock;
 use weftwork::local::{cpu, weights};
+use weftwork::platform::CheckedPeer;
 use weftwork::types::Principal;
 use weftwork_cli_base::CliError;
 use weftwork_cli_base::context::{CommandContext, default_model};
@@ -70,6 +72,7 @@ pub(crate) async fn doctor(args: &Doctor, context: &CommandContext) -> Result<Ex
     ];
     findings.extend(rules);
     findings.extend(servers);
+    findings.extend(check_peers(context).await?);
     for finding in &findings {
         if args.json {
             context.terminal.line(serde_json::json!(finding))?;
@@ -268,6 +271,28 @@ async fn check_servers(context: &CommandContext) -> Vec<Finding> {
 #[cfg(not(feature = "mcp"))]
 async fn check_servers(_: &CommandContext) -> Vec<Finding> {
     Vec::new()
+}
+
+/// The servers of agents of the type `external`, one finding for each agent. One that is away concerns its
+/// agent alone.
+async fn check_peers(context: &CommandContext) -> Result<Vec<Finding>, CliError> {
+    let clock = SystemClock::new();
+    let mut findings = Vec::new();
+    for folder in &context.config.read_definitions()?.sound {
+        let checked = context.config.check_peer(folder, &clock).await;
+        let Some(CheckedPeer { server, requests, problem }) = checked else { continue };
+        let name = format!("{}: {server}", folder.slug);
+        findings.push(match problem {
+            None if requests == 0 => {
+                Finding::good("peer", format!("{name}, without `healthCheck`"))
+            }
+            None => Finding::good("peer", format!("{name} is healthy, its circuit closed")),
+            Some(reason) => {
+                Finding::note("peer", format!("{name}: {reason}"), "weft explain W1068")
+            }
+        });
+    }
+    Ok(findings)
 }
 
 fn check_keys(context: &CommandContext) -> Finding {

@@ -5,6 +5,7 @@ use crate::args::{OfConversation, Orchestrations};
 use serde_json::{Value, json};
 use weftwork::App;
 use weftwork::graph::RuntimeError;
+use weftwork::types::CallChain;
 use weftwork::types::caller::Caller;
 use weftwork::types::code::Fault;
 use weftwork::types::port::{Platform as _, TaskCaller};
@@ -115,6 +116,7 @@ impl Actor<'_> {
             caller: Caller::local(id).map_err(weftwork::Error::from)?,
             parent_span: None,
             idempotency_key: None,
+            chain: CallChain::default(),
         };
         Ok(self.app.platform().task(by, request).await)
     }

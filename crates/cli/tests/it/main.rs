@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, reason = "a test that fails does so by a panic that says why")]
 
 mod account_limits;
+mod agent_to_agent;
 mod api_faults;
 mod apis;
 mod approvals;

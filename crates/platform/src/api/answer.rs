@@ -106,7 +106,7 @@ impl Failure {
 }
 
 /// Replaces secrets in a text.
-pub(super) fn without(mut text: String, secrets: &[String]) -> String {
+pub(crate) fn without(mut text: String, secrets: &[String]) -> String {
     for secret in secrets {
         if text.contains(secret.as_str()) {
             text = text.replace(secret.as_str(), "[secret]");
@@ -116,7 +116,7 @@ pub(super) fn without(mut text: String, secrets: &[String]) -> String {
 }
 
 /// Replaces secrets in the texts of a value.
-pub(super) fn without_secrets(value: Value, secrets: &[String]) -> Value {
+pub(crate) fn without_secrets(value: Value, secrets: &[String]) -> Value {
     match value {
         _ if secrets.is_empty() => value,
         Value::String(text) => Value::String(without(text, secrets)),

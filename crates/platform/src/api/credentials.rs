@@ -88,6 +88,14 @@ impl Credentials {
         }
     }
 
+    /// Checks that there is a secret; the error is the reason why there is none.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.of.kind {
+            AuthenticationType::None => Ok(()),
+            _ => (self.secrets)(self.organization.as_deref(), &self.variable).map(drop),
+        }
+    }
+
     /// Forgets the token of a client; returns `false` if there was none.
     pub(crate) fn forget_token(&self) -> bool {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()

@@ -10,7 +10,8 @@ mod pages;
 mod tool;
 
 pub(crate) use address::allowed_address;
+pub(crate) use answer::{without, without_secrets};
 pub(crate) use body::kind_of;
-pub(crate) use credentials::Secrets;
+pub(crate) use credentials::{Credentials, Secrets, Signed};
 pub(crate) use operation::encode_segment;
 pub(crate) use tool::{ApiServices, ApiTool, tool_name, usual_policy};

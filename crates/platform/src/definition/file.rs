@@ -359,6 +359,9 @@ pub struct Orchestration {
     #[serde(default, rename = "maxDepth", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16))]
     pub max_depth: Option<u32>,
+    /// Choice whether agents of other servers that the agent asks may lead to it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_repeats: Option<bool>,
     /// Steps, at most 64 with those of groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<OrchestrationStep>,

@@ -40,10 +40,11 @@ pub use steps::{
     Checkpoint, ForEach, OnError, OnTimeout, OrchestrationMode, OrchestrationStep, StepRetry, Undo,
 };
 pub(crate) use transform::{Transform, at_path, fill_address, fill_in, fill_value};
+pub(crate) use transport::ExternalForm;
 pub use transport::{
     ApiTransport, Authentication, AuthenticationType, BodyEncoding, ExternalProtocol,
-    ExternalTransport, FunctionTransport, Grant, HealthCheck, Pagination, PaginationKind,
-    Transport, TransportKind,
+    ExternalTransport, FunctionTransport, Grant, HealthCheck, HealthThresholds, Pagination,
+    PaginationKind, Transport, TransportKind,
 };
 pub use write::diff_lines;
 

@@ -8,8 +8,8 @@ use super::schema::path_of;
 use super::source::{DURATION_MAX, SourceKind, parse_duration};
 use super::transform::Transform;
 use super::transport::{
-    ApiTransport, Authentication, AuthenticationType, Grant, Pagination, PaginationKind,
-    TransportKind,
+    ApiTransport, Authentication, AuthenticationType, ExternalForm, ExternalTransport, Grant,
+    Pagination, PaginationKind, TransportKind,
 };
 use super::yaml::Node;
 use crate::api::tool_name;
@@ -18,6 +18,7 @@ use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use url::Url;
+use weftwork_a2a_wire::CardVerifier;
 use weftwork_schema::Checker;
 use weftwork_types::OrgId;
 use weftwork_types::item::Namespace;
@@ -275,8 +276,31 @@ impl Rules<'_> {
             }
         }
         if let Some(external) = &transport.external {
-            self.check_endpoint("/transport/external/endpoint", &external.endpoint);
-            self.check_authentication("/transport/external", external.authentication.as_ref());
+            self.check_external(external);
+        }
+    }
+
+    /// Checks an agent of another server: its address, its keys, and what its form has no use for.
+    fn check_external(&mut self, external: &ExternalTransport) {
+        const AT: &str = "/transport/external";
+        self.check_endpoint(&format!("{AT}/endpoint"), &external.endpoint);
+        self.check_authentication(AT, external.authentication.as_ref());
+        let of_card = [("card_keys", !external.card_keys.is_empty(), ExternalForm::A2a)];
+        let of_tasks = [("agent", external.agent.is_some(), ExternalForm::Task)];
+        for (key, is_there, form) in of_card.into_iter().chain(of_tasks) {
+            if is_there && external.form() != form {
+                let expected = match form {
+                    ExternalForm::A2a => "no such key: requests to this address need no card",
+                    ExternalForm::Task => "no such key: the card names the agent",
+                };
+                self.report(ProblemKind::TypeMismatch, &format!("{AT}/{key}"), expected);
+            }
+        }
+        for (place, key) in external.card_keys.iter().enumerate() {
+            if let Err(error) = CardVerifier::new(&[Json::Object(key.clone())]) {
+                let pointer = format!("{AT}/card_keys/{place}");
+                self.report(ProblemKind::BadValue, &pointer, format!("a public key ({error})"));
+            }
         }
     }
 
@@ -502,6 +526,10 @@ impl Rules<'_> {
         for (place, source) in definition.sources.iter().flatten().enumerate() {
             given.push((format!("/sources/{place}/deadline"), source.deadline.as_deref()));
         }
+        let external = definition.transport.as_ref().and_then(|of| of.external.as_ref());
+        let health = external.and_then(|external| external.health_check.as_ref());
+        let interval = health.and_then(|health| health.interval.as_deref());
+        given.push(("/transport/external/healthCheck/interval".to_owned(), interval));
         for (pointer, text) in given {
             let Some(text) = text else { continue };
             let is_sound = |time: Duration| !time.is_zero() && time <= DURATION_MAX;
@@ -519,8 +547,8 @@ impl Rules<'_> {
         let Some(budget) = budget else { return };
         let needed = match definition.agent_type {
             AgentType::Context => &[("tokens", budget.tokens), ("calls", budget.calls)][..],
-            // The request of an API is a call of a tool, too.
-            AgentType::Tool | AgentType::Api => &[("tools", budget.tools)],
+            // A request of an API, or to an agent of another server, counts as a call of a tool, too.
+            AgentType::Tool | AgentType::Api | AgentType::External => &[("tools", budget.tools)],
             _ => &[],
         };
         for (key, limit) in needed {

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 use weftwork_types::port::Method;
 
@@ -216,25 +216,59 @@ pub enum AuthenticationType {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExternalTransport {
-    /// Address, with `http` or `https`.
+    /// Address, with `http` or `https`: the one that takes tasks, or the one below which the card is.
     pub endpoint: String,
-    /// Protocol; by default `a2a`.
+    /// Protocol; by default `a2a`. An address that ends in `/agent-to-agent/tasks` takes tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ExternalProtocol>,
-    /// Credentials.
+    /// Name of the agent at a server that has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 200))]
+    pub agent: Option<String>,
+    /// Credentials, which go to the host of the address alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
-    /// Check that precedes calls.
+    /// Public keys, as JSON Web Keys, of which one has to have signed the card.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 16))]
+    pub card_keys: Vec<Map<String, Json>>,
+    /// Check of the health of the server, which precedes calls.
     #[serde(default, rename = "healthCheck", skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
-    /// Maximum time of a call in milliseconds.
+    /// Maximum time in milliseconds until a request is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<u64>,
-    /// Number of repetitions of a call that may be repeated.
+    /// Number of repetitions of a request that may be repeated; by default 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 20))]
     pub retries: Option<u32>,
+    /// Choice whether the server recognises a repeated request, by its `messageId` or the header
+    /// `Idempotency-Key`. Then one whose outcome is unknown is repeated; otherwise a person decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotent: Option<bool>,
+}
+
+/// The form of requests to another server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExternalForm {
+    /// A request in the form of definitions.
+    Task,
+    /// Messages of A2A, at an address of the card.
+    A2a,
+}
+
+impl ExternalTransport {
+    /// Returns the form of requests.
+    pub(crate) fn form(&self) -> ExternalForm {
+        let path = self.endpoint.split(['?', '#']).next().unwrap_or_default();
+        let takes_tasks = path.trim_end_matches('/').ends_with("/agent-to-agent/tasks");
+        match self.protocol {
+            Some(ExternalProtocol::Task) => ExternalForm::Task,
+            _ if takes_tasks => ExternalForm::Task,
+            _ => ExternalForm::A2a,
+        }
+    }
 }
 
 /// Protocols of other servers.
@@ -242,8 +276,10 @@ pub struct ExternalTransport {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ExternalProtocol {
-    /// A2A.
+    /// A2A, or requests in the form of definitions if the address is one of those.
     A2a,
+    /// Requests in the form of definitions.
+    Task,
 }
 
 /// A check of the health of another server.
@@ -251,8 +287,30 @@ pub enum ExternalProtocol {
 #[serde(deny_unknown_fields)]
 pub struct HealthCheck {
     /// Path at the server, such as `/health`.
-    #[schemars(regex(pattern = "^/"))]
+    #[schemars(regex(pattern = r"^/([^/\\]|$)"))]
     pub endpoint: String,
+    /// Time such as `30s`: how long an answer of the server counts, and how long a server that failed is
+    /// left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<String>,
+    /// Numbers of answers that change the state of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thresholds: Option<HealthThresholds>,
+}
+
+/// Numbers of answers that change the state of another server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HealthThresholds {
+    /// Number of failures, one after the other, after which the server is left alone; by default 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000))]
+    pub failures: Option<u32>,
+    /// Number of trials, one after the other, that have to succeed before all requests are sent again; by
+    /// default 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000))]
+    pub successes: Option<u32>,
 }
 
 /// Limits of the code of a function agent.

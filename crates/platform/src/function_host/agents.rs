@@ -62,8 +62,8 @@ impl FunctionHost<'_> {
         let call = format!("ctx.agents.call/{number}");
         let asked = async move {
             let no_input = NoInput::Chat;
-            let depth = self.depth;
-            let request = SubRequest { call: &call, slug: &slug, input, no_input, depth };
+            let chain = self.chain.clone();
+            let request = SubRequest { call: &call, slug: &slug, input, no_input, chain };
             let answer = ask_agent(self.agent, request, self.ctx).await;
             answer.map_err(|error| self.failed(&slug, error))
         };

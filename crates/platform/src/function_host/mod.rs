@@ -18,10 +18,10 @@ use tokio::sync::Notify;
 use weftwork_agents::Tools;
 use weftwork_graph::{Ctx, NodeError, NodeResult, Once};
 use weftwork_sandbox::{Host, HostError};
-use weftwork_types::BoxFuture;
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::AgentFailure;
+use weftwork_types::{BoxFuture, CallChain};
 
 /// Most characters of a line in the log of the operator.
 const LINE_CHARS_MAX: usize = 2_000;
@@ -34,7 +34,7 @@ const CALLS_SHOWN: usize = 100;
 pub(crate) struct HostRequest<'n> {
     pub(crate) grants: &'n [Grant],
     /// Number of agents that asked one another before the one of the code.
-    pub(crate) depth: u64,
+    pub(crate) chain: CallChain,
 }
 
 /// The services of a node, as its code may ask for them.
@@ -44,7 +44,7 @@ pub(crate) struct FunctionHost<'n> {
     ctx: &'n Ctx,
     grants: &'n [Grant],
     /// Number of agents that asked one another before this one.
-    depth: u64,
+    chain: CallChain,
     called: Mutex<Vec<ToolCalled>>,
     /// Failures of agents that the code asked.
     failures: Mutex<Vec<AgentFailure>>,
@@ -97,13 +97,13 @@ impl<'n> FunctionHost<'n> {
         ctx: &'n Ctx,
         request: HostRequest<'n>,
     ) -> Self {
-        let HostRequest { grants, depth } = request;
+        let HostRequest { grants, chain } = request;
         Self {
             agent,
             tools,
             ctx,
             grants,
-            depth,
+            chain,
             called: Mutex::default(),
             failures: Mutex::default(),
             stopped: Mutex::default(),

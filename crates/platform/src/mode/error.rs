@@ -76,6 +76,14 @@ pub enum RequestError {
         /// Limit.
         limit: u32,
     },
+    /// The agent has asked others already, which now ask it.
+    #[error(
+        "agent {agent} is in the chain of agents that led to the request; a definition with `orchestration.allow_repeats: true` allows it"
+    )]
+    Repeated {
+        /// Slug of the agent.
+        agent: String,
+    },
     /// The conversation waits for an answer.
     #[error(
         "the conversation waits for an answer: {question}; answer it, or begin another conversation"
@@ -125,6 +133,7 @@ impl RequestError {
             Self::Member { .. } | Self::Input { .. } => "W1033",
             Self::Output { .. } => "W1036",
             Self::Depth { .. } => "W1037",
+            Self::Repeated { .. } => "W1039",
             Self::Waiting { .. } => "W1038",
             Self::Tool { .. } | Self::MissingTool { .. } => "W1034",
             Self::Agent { .. } => "W1012",

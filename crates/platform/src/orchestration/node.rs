@@ -11,7 +11,7 @@ use super::undo;
 use crate::agent::Agent;
 use crate::definition::{Outline, Work};
 use crate::mode::{OrchestrationAction, payload_of, usual};
-use crate::state::{AgentState, AgentStateUpdate, last_request};
+use crate::state::{AgentState, AgentStateUpdate, chain_of, last_request};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -111,12 +111,14 @@ async fn begin(
     let payload = payload_of(state.payload()).map_err(|error| error.fault())?;
     let action = OrchestrationAction::of(&payload).map_err(|error| error.fault())?;
     let asked = state.mode().and_then(|mode| Mode::of_name(mode));
+    let chain = chain_of(&state)?;
     let request = OrchestrationRequest {
         mode: asked.unwrap_or_else(|| usual(agent.definition.modes())),
         message: last_request(&state).map(Message::joined_text).unwrap_or_default(),
         payload: state.payload().cloned().unwrap_or_default(),
         input: state.input().cloned().unwrap_or_default(),
-        depth: state.depth().copied().unwrap_or_default(),
+        depth: chain.depth,
+        ancestors: chain.agents,
         steps: agent.outline.steps.iter().map(|step| step.id.clone()).collect(),
         path: path_of(&state)?,
     };
@@ -136,12 +138,13 @@ fn path_of(state: &State<AgentState>) -> NodeResult<Vec<String>> {
 
 /// Writes the request again for the node of its mode: the channels of requests last one superstep.
 fn hand_over(request: &OrchestrationRequest, change: Change) -> Command<AgentState> {
-    let OrchestrationRequest { mode, payload, input, depth, path, .. } = request;
+    let OrchestrationRequest { mode, payload, input, depth, ancestors, path, .. } = request;
     let mut update = AgentStateUpdate::new()
         .orchestration(json!(change))
         .mode(mode.name().to_owned())
         .payload(payload.clone())
         .depth(*depth)
+        .ancestors(json!(ancestors))
         .path(json!(path));
     if !input.is_null() {
         update = update.input(input.clone());

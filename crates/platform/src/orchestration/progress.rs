@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use weftwork_graph::{NodeError, NodeResult, State};
+use weftwork_types::CallChain;
 use weftwork_types::task::{AgentFailure, Mode};
 
 /// The progress of an orchestration.
@@ -45,12 +46,22 @@ pub(crate) struct OrchestrationRequest {
     pub(crate) payload: Value,
     pub(crate) input: Value,
     pub(crate) depth: u64,
+    /// Agents that asked one another before, as [`CallChain`] names them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ancestors: Vec<String>,
     /// Ids of the steps in the order of the definition, for those who read the state.
     #[serde(default)]
     pub(crate) steps: Vec<String>,
     /// Steps around the orchestration, from the outside in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) path: Vec<String>,
+}
+
+impl OrchestrationRequest {
+    /// Returns the agents that asked one another before.
+    pub(crate) fn chain(&self) -> CallChain {
+        CallChain { depth: self.depth, agents: self.ancestors.clone() }
+    }
 }
 
 /// The plan that an orchestration carries out. Its steps are those of this text, whatever becomes of the

@@ -8,6 +8,7 @@ use crate::definition::{AgentWork, OnError, fill_value};
 use crate::sub_agent::{FailedRequest, NoInput, SubRequest, ask_agent, led_to, run_of};
 use serde_json::{Map, Value, json};
 use weftwork_graph::{Ctx, NodeError, NodeResult, Question};
+use weftwork_types::CallChain;
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::task::AgentFailure;
@@ -80,7 +81,7 @@ async fn attempt(
     let mut path = progress.request.path.clone();
     path.push(task.key(&outline));
     let values = Value::Object(values);
-    let asking = Asking { call: "step", values: &values, path, depth: progress.request.depth };
+    let asking = Asking { call: "step", values: &values, path, chain: progress.request.chain() };
     ask_for(agent, work, asking, ctx).await
 }
 
@@ -92,8 +93,8 @@ pub(super) struct Asking<'a> {
     pub(super) values: &'a Value,
     /// Steps around the agent that is asked.
     pub(super) path: Vec<String>,
-    /// Number of agents that asked one another before.
-    pub(super) depth: u64,
+    /// Agents that asked one another before.
+    pub(super) chain: CallChain,
 }
 
 /// Asks the agent of a work, and returns its content.
@@ -103,13 +104,13 @@ pub(super) async fn ask_for(
     asking: Asking<'_>,
     ctx: &Ctx,
 ) -> NodeResult<Value> {
-    let Asking { call, values, path, depth } = asking;
+    let Asking { call, values, path, chain } = asking;
     let mut input = input_of(work, values, ctx).map_err(|reason| {
         Fault::new(STEP_FAILED, format!("the request of the step cannot be made: {reason}"))
     })?;
     input.insert("path".to_owned(), json!(path));
     let no_input = NoInput::Empty;
-    let request = SubRequest { call, slug: &work.agent, input, no_input, depth };
+    let request = SubRequest { call, slug: &work.agent, input, no_input, chain };
     let mut answer = ask_agent(agent, request, ctx).await?;
     match answer.get_mut("content").map(Value::take) {
         None | Some(Value::Null) => Err(NodeError::message("it gave no answer")),

@@ -76,7 +76,7 @@ async fn undo_step(
     let values = found.values(&outline, progress, rollback);
     let mut path = progress.request.path.clone();
     path.push(key.clone());
-    let asking = Asking { call: "undo", values: &values, path, depth: progress.request.depth };
+    let asking = Asking { call: "undo", values: &values, path, chain: progress.request.chain() };
     let fault = match ask_for(agent, found.undo, asking, ctx).await {
         Ok(_) => return Ok(UndoRecord::Undone),
         // An open question stops the node.

@@ -7,7 +7,7 @@ use crate::definition::AgentType;
 use crate::mode::payload_of;
 use crate::records::{ContentFormat, NewVersion, RecordKind};
 use crate::skills::choose_skills;
-use crate::state::{AgentState, AgentStateUpdate, last_request};
+use crate::state::{AgentState, AgentStateUpdate, chain_of, last_request};
 use crate::sub_agent::{FailedRequest, NoInput, SubRequest, ask_agent};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -109,7 +109,7 @@ async fn ask_sub_agent(
             ("mode".to_owned(), json!(Mode::Build)),
         ]),
         no_input: NoInput::Chat,
-        depth: state.depth().copied().unwrap_or_default(),
+        chain: chain_of(state)?,
     };
     let answer = ask_agent(agent, request, ctx).await;
     let asked = FailedRequest { agent: slug, step: "sub_agent", attempt: 1 };

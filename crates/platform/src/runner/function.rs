@@ -8,7 +8,7 @@ use crate::deliver::{answered, deliver, normalized};
 use crate::function_host::{FunctionHost, HostRequest};
 use crate::mode::payload_of;
 use crate::orchestration::Progress;
-use crate::state::{AgentState, AgentStateUpdate};
+use crate::state::{AgentState, AgentStateUpdate, chain_of};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -56,8 +56,7 @@ async fn build(
     let transport = agent.definition.transport.as_ref();
     let function = transport.and_then(|transport| transport.function.as_ref()).unwrap_or(&usual);
     let script = script_of(&agent, &state, &payload, function, &ctx).await?;
-    let depth = state.depth().copied().unwrap_or_default();
-    let request = HostRequest { grants: &function.grants, depth };
+    let request = HostRequest { grants: &function.grants, chain: chain_of(&state)? };
     let host = FunctionHost::new(&agent, &tools, &ctx, request);
     let sandbox = agent.sandbox.as_ref().ok_or_else(unavailable)?;
     let ended = tokio::select! {

@@ -2,6 +2,7 @@
 
 mod api;
 mod context;
+mod external;
 mod function;
 mod tool;
 
@@ -19,7 +20,8 @@ use weftwork_types::message::Message;
 use weftwork_types::task::{Mode, Payload};
 
 /// The runners, one line for each type.
-const RUNNERS: [&dyn Runner; 4] = [&api::Api, &context::Context, &function::Function, &tool::Tool];
+const RUNNERS: [&dyn Runner; 5] =
+    [&api::Api, &context::Context, &external::External, &function::Function, &tool::Tool];
 
 /// A type of agent. Its graph has a node for each mode of the definition; those of `converse` and
 /// `plan` are the same for all types that have no others.

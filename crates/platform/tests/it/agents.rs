@@ -64,11 +64,9 @@ async fn a_build_follows_the_plan_and_makes_a_deliverable() {
 #[tokio::test]
 async fn an_undeclared_mode_and_unknown_types_are_refused_by_name() {
     let tool = "type: tool\ntools: [math/add]\n";
-    let external = "type: external
-transport: {kind: external, external: {endpoint: 'https://a.example'}}
-";
+    let of_graph = "type: graph\n";
     let talks = "type: context\nagent_card: {modes: [converse]}\n";
-    let agents = [agent("adder", tool), agent("other", external), agent("talker", talks)];
+    let agents = [agent("adder", tool), agent("other", of_graph), agent("talker", talks)];
     let bench = Bench::new(agents, []).await;
     let thread = bench.thread("talker", "t");
     let refused = thread.start(json!({"mode": "build"})).await.expect_err("is refused");
@@ -81,7 +79,7 @@ transport: {kind: external, external: {endpoint: 'https://a.example'}}
     assert!(refused.to_string().contains("does not support mode dance"), "{refused}");
     assert_eq!(refused.fault().code, "W1030");
     let refused = bench.runtime.thread("agents:other", "t").expect_err("has no runner");
-    assert!(refused.to_string().contains("Unknown agent type: external"), "{refused}");
+    assert!(refused.to_string().contains("Unknown agent type: graph"), "{refused}");
     let refused = bench.runtime.thread("agents:nobody", "t").expect_err("is unknown");
     assert_eq!(refused.code().0, "W0111");
 }

@@ -44,6 +44,10 @@ const NUMBERS: &[(&str, &[&str])] = &[
         "type: external\ntransport:\n  kind: external\n  external:\n    endpoint: https://a.example\n    protocol: a2a\n    retries: #",
         &["0"],
     ),
+    (
+        "type: external\ntransport:\n  kind: external\n  external:\n    endpoint: https://a.example\n    healthCheck:\n      endpoint: /health\n      thresholds:\n        failures: #",
+        &["1"],
+    ),
 ];
 
 /// Values that no number of a definition has.
@@ -69,6 +73,7 @@ const NEVER: &[&str] = &[
 const TIMES: &[&str] = &[
     "type: context\nexecution:\n  timeout: #",
     "type: context\nsources:\n  - kind: history\n    deadline: #",
+    "type: external\ntransport:\n  kind: external\n  external:\n    endpoint: https://a.example\n    healthCheck:\n      endpoint: /health\n      interval: #",
 ];
 
 /// Checks that a value is sound, or that its line is that of the problem, which has an expected value.

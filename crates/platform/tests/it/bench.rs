@@ -21,7 +21,7 @@ use weftwork_types::port::{
     Egress, EgressError, EgressRequest, EgressResponse, ManualClock, Platform, TaskCaller,
 };
 use weftwork_types::task::TaskResponse;
-use weftwork_types::{BoxFuture, Principal, StoreError, Timestamp};
+use weftwork_types::{BoxFuture, CallChain, Principal, StoreError, Timestamp};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -116,6 +116,7 @@ type Answers = Arc<Mutex<VecDeque<Box<dyn FnOnce() -> Step + Send>>>>;
 struct Extras {
     items: Option<Arc<dyn ItemStore>>,
     clock: Option<ManualClock>,
+    egress: Option<Arc<dyn Egress>>,
 }
 
 /// Reads a definition from its text.
@@ -248,7 +249,7 @@ impl Bench {
         steps: impl IntoIterator<Item = Step>,
     ) -> BoxFuture<'static, Self> {
         let items: Arc<dyn ItemStore> = Arc::new(OddItems);
-        let items = Extras { items: Some(items), clock: None };
+        let items = Extras { items: Some(items), ..Extras::default() };
         Self::open(Arc::new(MemoryStore::new()), items, definitions, steps)
     }
 
@@ -266,8 +267,18 @@ impl Bench {
         definitions: impl IntoIterator<Item = DefinitionFolder>,
         steps: impl IntoIterator<Item = Step>,
     ) -> BoxFuture<'static, Self> {
-        let clock = Extras { items: None, clock: Some(clock) };
+        let clock = Extras { clock: Some(clock), ..Extras::default() };
         Self::open(Arc::new(MemoryStore::new()), clock, definitions, steps)
+    }
+
+    /// A bench whose agents reach servers, and whose time is that of a clock if there is one.
+    pub(crate) fn with_egress(
+        egress: Arc<dyn Egress>,
+        clock: Option<ManualClock>,
+        definitions: impl IntoIterator<Item = DefinitionFolder>,
+    ) -> BoxFuture<'static, Self> {
+        let extras = Extras { egress: Some(egress), clock, ..Extras::default() };
+        Self::open(Arc::new(MemoryStore::new()), extras, definitions, [])
     }
 
     fn open(
@@ -300,9 +311,12 @@ impl Bench {
                 .expect("a pattern"),
             store: Arc::clone(&store),
             sandbox: None,
-            egress: Arc::new(NoEgress),
+            egress: extras.egress.unwrap_or_else(|| Arc::new(NoEgress)),
             egress_of_organizations: Arc::new(NoEgress),
-            secrets: Arc::new(|_, _| Err("there are none".to_owned())),
+            secrets: Arc::new(|_, name| match name {
+                "PARTNER_KEY" => Ok("CANARY-KEY".to_owned()),
+                _ => Err("there are none".to_owned()),
+            }),
         };
         let agents = Agents::new(definitions.into_iter().collect::<Vec<_>>().into(), services);
         let runtime = Runtime::builder(Arc::clone(&store)).graph_source(Arc::new(agents.clone()));
@@ -333,6 +347,7 @@ impl Bench {
             caller: Caller::local("request").expect("an id"),
             parent_span: None,
             idempotency_key: None,
+            chain: CallChain::default(),
         };
         platform.task(by, serde_json::from_value(request).expect("a request")).await
     }

@@ -12,7 +12,7 @@ use weftwork_types::caller::Caller;
 use weftwork_types::item::{ItemRef, Namespace, WriteItems as _};
 use weftwork_types::port::{Platform, TaskCaller};
 use weftwork_types::task::TaskResponse;
-use weftwork_types::{OrgId, Principal, Timestamp};
+use weftwork_types::{CallChain, OrgId, Principal, Timestamp};
 
 /// Steps of a conversation, which is followed by another one.
 const LENGTH: usize = 40;
@@ -80,6 +80,7 @@ impl Process {
             caller: Caller::local("request").expect("an id"),
             parent_span: None,
             idempotency_key: None,
+            chain: CallChain::default(),
         };
         let response =
             self.platform.task(by, serde_json::from_value(request).expect("a request")).await;

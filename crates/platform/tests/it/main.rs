@@ -4,6 +4,10 @@
 mod agents;
 mod amounts;
 mod bench;
+mod external_a2a;
+mod external_breaker;
+mod external_chain;
+mod external_tasks;
 mod folders;
 mod freshness;
 mod operations;
@@ -11,6 +15,7 @@ mod orchestration;
 mod orchestration_effects;
 mod orchestration_pause;
 mod orchestration_rollback;
+mod peer;
 mod planning;
 mod records;
 mod records_check;

@@ -5,16 +5,17 @@ use serde_json::{Value, json};
 use weftwork_models::ModelError;
 use weftwork_models::scripted::Step;
 use weftwork_platform::HostedAgents;
-use weftwork_types::Principal;
 use weftwork_types::caller::Caller;
 use weftwork_types::event::{AiEvent, RunEvent};
 use weftwork_types::port::TaskCaller;
 use weftwork_types::task::TaskResponse;
+use weftwork_types::{CallChain, Principal};
 
 const ADDER: &str = "type: tool\ntools: [math/add]\n";
 const FAILS: &str = "type: tool\ntools: [math/fail]\n";
 const AWAY: &str =
     "type: api\ntransport: {kind: api, api: {endpoint: 'https://a.example', method: GET}}\n";
+const PARTNER: &str = "type: external\ntransport: {kind: external, external: {endpoint: 'https://partner.example', retries: 0}}\n";
 const CODE: &str = "type: function\nfunction_code: 'function handler() { return 1; }'\n";
 const WRITER: &str = "type: context\ncontext: You write.\n";
 
@@ -38,6 +39,7 @@ impl Scene {
             agent("broken", WRITER),
             agent("away", AWAY),
             agent("code", CODE),
+            agent("partner", PARTNER),
         ];
         let bench = Bench::new(agents, answers).await;
         let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
@@ -70,6 +72,7 @@ impl Scene {
             caller: Caller::local("request").expect("an id"),
             parent_span: None,
             idempotency_key: None,
+            chain: CallChain::default(),
         };
         let request = json!({
             "agent": "boss", "mode": "build", "conversationId": "c", "userMessage": "Go.",
@@ -137,11 +140,12 @@ async fn results_of_steps_are_arguments_of_later_ones_and_context_of_the_agents_
 }
 
 /// The agents that fail in each case, one of each type, and a part of the text of the failure.
-const FAILING: [(&str, &str, &str); 4] = [
+const FAILING: [(&str, &str, &str); 5] = [
     ("fails", "payload: {tool: math/fail, arguments: {}}", "it failed"),
     ("broken", "message: Write.", "x"),
     ("away", "message: Read.", "there is no network"),
     ("code", "message: Compute.", "sandbox"),
+    ("partner", "message: Ask.", "there is no network"),
 ];
 
 /// The steps of a case: one that fails, in a sequence or beside another step.

@@ -11,7 +11,7 @@ use weftwork_platform::HostedAgents;
 use weftwork_types::caller::Caller;
 use weftwork_types::port::{ManualClock, Platform, TaskCaller};
 use weftwork_types::task::TaskResponse;
-use weftwork_types::{OrgId, Principal};
+use weftwork_types::{CallChain, OrgId, Principal};
 
 const BOSS: &str = r#"
 type: context
@@ -46,7 +46,13 @@ impl Scene {
             "payload": payload,
         });
         let caller = Caller::local("request").expect("an id");
-        let by = TaskCaller { principal: who, caller, parent_span: None, idempotency_key: None };
+        let by = TaskCaller {
+            principal: who,
+            caller,
+            parent_span: None,
+            idempotency_key: None,
+            chain: CallChain::default(),
+        };
         self.platform.task(by, serde_json::from_value(request).expect("a request")).await
     }
 

@@ -15,7 +15,7 @@ use weftwork_platform::records::{Records, export_conversation};
 use weftwork_types::caller::Caller;
 use weftwork_types::port::{GraphExecutor, Platform, TaskCaller};
 use weftwork_types::task::{Mode, Payload, TaskResponse};
-use weftwork_types::{OrgId, Principal, Timestamp};
+use weftwork_types::{CallChain, OrgId, Principal, Timestamp};
 
 const WRITER: &str = "type: context\ncontext: You write.\n";
 const ADDER: &str = "type: tool\ntools: [math/add]\n";
@@ -42,6 +42,7 @@ impl Asked {
             caller: Caller::local("request").expect("an id"),
             parent_span: None,
             idempotency_key: key.map(str::to_owned),
+            chain: CallChain::default(),
         };
         self.platform.task(by, serde_json::from_value(request).expect("a request")).await
     }

@@ -1,7 +1,7 @@
 //! `/agents`, `/conversations`, `/tasks`, `/plans` and `/deliverables`: agents that are asked by their
 //! slugs, and the records that they make.
 
-use super::runs::read_key;
+use super::runs::task_caller;
 use crate::address::address_of;
 use crate::body;
 use crate::error::{ApiError, Result};
@@ -28,6 +28,7 @@ pub(super) fn routes() -> Router<Service> {
         .route("/agents/{slug}", get(read).put(replace).delete(remove))
         .route("/agents/{slug}/exposure", get(exposure).put(expose))
         .route("/agents/{slug}/tasks", post(ask))
+        .route("/agent-to-agent/tasks", post(ask_named))
         .route("/conversations", get(conversations))
         .route("/conversations/{*id}", get(conversation).delete(erase))
         .route("/tasks", get(tasks))
@@ -165,8 +166,18 @@ async fn ask(
         )));
     }
     request.agent = slug;
-    let key = read_key(&headers)?;
-    Ok(answer(service.ask_agent(request, key).await?))
+    let by = task_caller(&service, &headers)?;
+    Ok(answer(service.ask_agent(request, by).await?))
+}
+
+/// Asks the agent that the body names.
+async fn ask_named(service: Service, headers: HeaderMap, body: Bytes) -> Result<Response> {
+    let request: TaskRequest = body::read(&body)?;
+    if request.agent.is_empty() {
+        return Err(ApiError::invalid("`agent` is missing; send the slug of the agent"));
+    }
+    let by = task_caller(&service, &headers)?;
+    Ok(answer(service.ask_agent(request, by).await?))
 }
 
 /// The response with the status that its code has.
@@ -183,6 +194,8 @@ fn status_of(response: &TaskResponse) -> StatusCode {
         "W0202" | "W0204" | "W0707" | "W1020" | "W1021" | "W1023" | "W1038" | "W1073" | "W1074"
         | "W1075" => StatusCode::CONFLICT,
         "W1072" => StatusCode::FORBIDDEN,
+        // The agent of another server failed, and the run of the request with it.
+        "W1065" | "W1066" | "W1067" | "W1068" => StatusCode::INTERNAL_SERVER_ERROR,
         code if code.starts_with("W10") => StatusCode::UNPROCESSABLE_ENTITY,
         "W0205" | "W0212" | "W0108" | "W0127" => StatusCode::UNPROCESSABLE_ENTITY,
         "W0131" => StatusCode::SERVICE_UNAVAILABLE,

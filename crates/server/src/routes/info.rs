@@ -1,4 +1,4 @@
-//! `/ok`, `/info`, `/metrics` and the description of the routes.
+//! `/ok`, `/health`, `/info`, `/metrics` and the description of the routes.
 
 use crate::body::parse_flag;
 use crate::error::Result;
@@ -16,6 +16,7 @@ pub(super) fn routes() -> Router<Service> {
     Router::new()
         .route("/ok", get(ok))
         .route("/", get(ok))
+        .route("/health", get(async || Json(json!({"status": "ok"}))))
         .route("/info", get(info))
         .route("/metrics", get(metrics))
         .route(

@@ -18,7 +18,7 @@ mod threads;
 mod ui;
 mod usage;
 
-pub(crate) use runs::read_key;
+pub(crate) use runs::task_caller;
 
 use crate::error::ApiError;
 use crate::guard::{self, Allowed};

@@ -1,7 +1,7 @@
 //! `/orchestrations`: what orchestrations wait for, and the actions on them.
 
 use super::agents::answer;
-use super::runs::read_key;
+use super::runs::task_caller;
 use crate::body;
 use crate::error::{ApiError, Result};
 use crate::service::{Query, Service};
@@ -94,5 +94,5 @@ async fn act(
         payload,
         ..TaskRequest::default()
     };
-    Ok(answer(service.ask_agent(request, read_key(&headers)?).await?))
+    Ok(answer(service.ask_agent(request, task_caller(&service, &headers)?).await?))
 }

@@ -18,9 +18,10 @@ use futures_util::FutureExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use weftwork_runtime::check_key;
-use weftwork_types::Right;
 use weftwork_types::event::NoPosition;
+use weftwork_types::port::TaskCaller;
 use weftwork_types::run::{CancelAction, RunRef, RunStatus};
+use weftwork_types::{CallChain, Right};
 
 /// Number of runs in a list without a limit.
 const LIMIT: usize = 10;
@@ -76,6 +77,22 @@ pub(crate) fn read_key(headers: &HeaderMap) -> Result<Option<String>> {
     })?;
     check_key(key)?;
     Ok(Some(key.to_owned()))
+}
+
+/// Returns the caller of a task, with the idempotency key and the chain of agents of its request.
+///
+/// # Errors
+/// As [`read_key`], and status 422 for a chain that cannot be read.
+pub(crate) fn task_caller(service: &Service, headers: &HeaderMap) -> Result<TaskCaller> {
+    let key = read_key(headers)?;
+    let chain = match headers.get(CallChain::HEADER) {
+        None => CallChain::default(),
+        Some(chain) => {
+            let read = CallChain::parse(chain.to_str().unwrap_or_default());
+            read.map_err(|error| ApiError::invalid(format!("`{}`: {error}", CallChain::HEADER)))?
+        }
+    };
+    Ok(service.task_caller(key, chain))
 }
 
 async fn create(

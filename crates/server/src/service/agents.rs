@@ -3,11 +3,11 @@
 use super::Service;
 use crate::error::{ApiError, Result};
 use serde_json::{Value, json};
-use weftwork_types::Right;
 use weftwork_types::code::Fault;
 use weftwork_types::exposure::ExposureChange;
 use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
+use weftwork_types::{CallChain, Right};
 
 impl Service {
     pub(crate) fn platform(&self) -> Result<&dyn Platform> {
@@ -55,11 +55,10 @@ impl Service {
     pub(crate) async fn ask_agent(
         &self,
         request: TaskRequest,
-        idempotency_key: Option<String>,
+        by: TaskCaller,
     ) -> Result<TaskResponse> {
         self.require_for_request(&request.payload)?;
         let platform = self.platform()?;
-        let by = self.task_caller(idempotency_key);
         if starts_work(&request.payload) {
             let conversation = request.conversation_id.as_deref();
             self.admit_turn(&by, &request.agent, conversation).await?;
@@ -83,12 +82,17 @@ impl Service {
     }
 
     /// Returns the caller of a task of the client.
-    pub(crate) fn task_caller(&self, idempotency_key: Option<String>) -> TaskCaller {
+    pub(crate) fn task_caller(
+        &self,
+        idempotency_key: Option<String>,
+        chain: CallChain,
+    ) -> TaskCaller {
         TaskCaller {
             principal: self.who().clone(),
             caller: self.caller(),
             parent_span: self.client.parent_span(),
             idempotency_key,
+            chain,
         }
     }
 

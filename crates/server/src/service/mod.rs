@@ -188,7 +188,8 @@ impl Service {
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
-        self.state.counts.with(self.state.runtime.load())
+        let peers = self.state.settings.platform.as_deref().map(Platform::peers);
+        self.state.counts.with(self.state.runtime.load(), peers)
     }
 
     /// Checks that the store answers.

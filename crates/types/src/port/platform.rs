@@ -1,9 +1,11 @@
 //! The agents that are defined in files, as servers and commands reach them.
 
 use super::AgentTurns;
+use crate::call_chain::CallChain;
 use crate::caller::Caller;
 use crate::code::Fault;
 use crate::exposure::{AgentProtocol, ExposureChange};
+use crate::peer::{PeerCounts, PeerState};
 use crate::task::{Mode, Payload, TaskRequest, TaskResponse};
 use crate::telemetry::ParentSpan;
 use crate::{BoxFuture, Principal};
@@ -15,6 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub trait Platform: AgentTurns {
     /// Returns the agents of a principal, ordered by slug.
     fn agents(&self, who: &Principal) -> Vec<AgentSummary>;
+
+    /// Counts the servers of other programs that agents of this process asked, by their states.
+    fn peers(&self) -> PeerCounts;
 
     /// Fulfils a request. What is wrong with it, and what fails, is in the response.
     ///
@@ -204,6 +209,9 @@ pub struct AgentSummary {
     /// Protocols of other programs by which the agent is reached.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub exposed: BTreeSet<AgentProtocol>,
+    /// State of the circuit to the server of an agent of another server, in this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<PeerState>,
     /// Reason for which the agent cannot be asked here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -221,4 +229,6 @@ pub struct TaskCaller {
     /// Idempotency key, unique within the organisation: a repeated request returns the answer of the
     /// first one.
     pub idempotency_key: Option<String>,
+    /// Agents that asked one another before, as the client claims.
+    pub chain: CallChain,
 }

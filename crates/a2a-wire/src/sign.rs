@@ -1,6 +1,6 @@
 //! Signatures over agent cards: JSON Web Signatures with a key of the operator.
 
-use crate::wire::AgentCardSignature;
+use super::AgentCardSignature;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::rand::SystemRandom;
@@ -91,7 +91,8 @@ impl CardKey {
     }
 
     /// Signs a card that has no signatures. `None` if the system has no random numbers.
-    pub(crate) fn sign(&self, card: &Value) -> Option<AgentCardSignature> {
+    #[must_use]
+    pub fn sign(&self, card: &Value) -> Option<AgentCardSignature> {
         let header = json!({"alg": self.algorithm(), "typ": "JOSE", "kid": self.id});
         let protected = URL_SAFE_NO_PAD.encode(header.to_string());
         let payload = URL_SAFE_NO_PAD.encode(canonical::to_string(card));
