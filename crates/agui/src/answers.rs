@@ -149,3 +149,72 @@ fn decide(question: &Interrupt, payload: &Value) -> Result<AnswerTo> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftwork_types::{InterruptId, TaskId};
+
+    /// A question of a node with a schema of its answer.
+    fn question(id: u128, answer_schema: Option<Value>) -> Interrupt {
+        Interrupt {
+            id: InterruptId(id),
+            task: TaskId(1),
+            node: "ask".to_owned(),
+            graph: None,
+            ask: Ask::Value { value: json!("Which?") },
+            answer_schema,
+            expires_at: Some(Timestamp(0)),
+            default: None,
+            key: None,
+        }
+    }
+
+    fn entry(question: &Interrupt, status: ResumeStatus, payload: Value) -> ResumeEntry {
+        ResumeEntry { interrupt: question.id.to_string(), status, payload }
+    }
+
+    #[test]
+    fn all_open_questions_are_answered_at_once() {
+        let questions = [question(1, None), question(2, None)];
+        let entries = questions.each_ref().map(|question| {
+            entry(question, ResumeStatus::Resolved, json!(question.id.to_string()))
+        });
+        let answers = answers_to(&questions, &entries).expect("both are answered");
+        assert_eq!(answers.len(), 2);
+        assert_eq!(answers[1].value, json!(questions[1].id.to_string()));
+        let error = answers_to(&questions, &entries[..1]).expect_err("one is left");
+        assert_eq!(error.code(), MISMATCH);
+        let error = answers_to(&questions[..1], &entries).expect_err("one is not open");
+        assert_eq!(error.code(), MISMATCH);
+    }
+
+    #[test]
+    fn a_question_that_is_left_takes_a_text_if_it_takes_texts() {
+        for (schema, is_answered) in [
+            (None, true),
+            (Some(json!({"type": "string"})), true),
+            (Some(json!({"type": "string", "enum": ["a"]})), false),
+            (Some(json!({"type": "object"})), false),
+        ] {
+            let question = question(1, schema.clone());
+            let left = entry(&question, ResumeStatus::Cancelled, Value::Null);
+            let answers = answers_to(std::slice::from_ref(&question), &[left]);
+            match answers {
+                Ok(answers) => assert!(is_answered && answers[0].value == NO_ANSWER, "{schema:?}"),
+                Err(error) => assert!(!is_answered && error.code() == PAYLOAD, "{schema:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_interrupt_has_what_the_question_says_and_no_more() {
+        let expected = json!({
+            "id": InterruptId(1), "reason": "input_required", "message": "\"Which?\"",
+            "responseSchema": {"type": "object"}, "expiresAt": "1970-01-01T00:00:00Z",
+        });
+        assert_eq!(shown(&question(1, Some(json!({"type": "object"}))), None), expected);
+        let open = shown(&Interrupt { expires_at: None, ..question(1, Some(json!(true))) }, None);
+        assert_eq!((open.get("responseSchema"), open.get("expiresAt")), (None, None));
+    }
+}

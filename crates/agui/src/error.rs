@@ -13,9 +13,9 @@ const SHOWN_CHARS_MAX: usize = 100;
 
 pub(crate) type Result<T, E = AguiError> = std::result::Result<T, E>;
 
-/// The place in which a client finds an error.
+/// The location at which a client finds an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Location {
     /// The answer of HTTP.
     Answer(StatusCode),
     /// The event `RUN_ERROR`, as the protocol has errors about interrupts.
@@ -25,7 +25,7 @@ enum Place {
 /// A request that was refused. It began no run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AguiError {
-    place: Place,
+    location: Location,
     code: String,
     message: String,
     /// Seconds after which a request that came at a bad time may be repeated.
@@ -33,13 +33,13 @@ pub(crate) struct AguiError {
 }
 
 impl AguiError {
-    fn new(place: Place, code: &str, message: impl Into<String>) -> Self {
-        Self { place, code: code.to_owned(), message: message.into(), retry_after: 1 }
+    fn new(location: Location, code: &str, message: impl Into<String>) -> Self {
+        Self { location, code: code.to_owned(), message: message.into(), retry_after: 1 }
     }
 
     /// A member of the request does not fit.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(Place::Answer(StatusCode::BAD_REQUEST), "invalid_input", message)
+        Self::new(Location::Answer(StatusCode::BAD_REQUEST), "invalid_input", message)
     }
 
     /// A member has another type than expected.
@@ -51,12 +51,12 @@ impl AguiError {
     pub(crate) fn agent_missing() -> Self {
         let message = "the agent does not exist, or is not exposed to you by AG-UI; `weft agents expose SLUG \
                        --agui` exposes one";
-        Self::new(Place::Answer(StatusCode::NOT_FOUND), "agent_not_found", message)
+        Self::new(Location::Answer(StatusCode::NOT_FOUND), "agent_not_found", message)
     }
 
     pub(crate) fn run_missing() -> Self {
         let message = "the conversation has no run with this `runId`";
-        Self::new(Place::Answer(StatusCode::NOT_FOUND), "run_not_found", message)
+        Self::new(Location::Answer(StatusCode::NOT_FOUND), "run_not_found", message)
     }
 
     /// The id of a run was used for another request.
@@ -65,12 +65,12 @@ impl AguiError {
             "`runId` names a run that began with another {what}; a run is followed with the request that \
              began it, and another one has an id of its own"
         );
-        Self::new(Place::Answer(StatusCode::CONFLICT), "run_id_reused", message)
+        Self::new(Location::Answer(StatusCode::CONFLICT), "run_id_reused", message)
     }
 
     /// The entries of `resume` do not fit the open interrupts.
     pub(crate) fn resume(code: &str, message: impl Into<String>) -> Self {
-        Self::new(Place::Event, code, message)
+        Self::new(Location::Event, code, message)
     }
 
     /// The error of a request that began no run.
@@ -84,13 +84,13 @@ impl AguiError {
             code if code.starts_with("W02") => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         };
-        Self::new(Place::Answer(status), &fault.code, fault.message)
+        Self::new(Location::Answer(status), &fault.code, fault.message)
     }
 
-    /// The error of answers that began no run, in the place of errors about interrupts.
+    /// The error of answers that began no run, where errors about interrupts are.
     pub(crate) fn unanswered(fault: Fault) -> Self {
         match Self::refused(fault) {
-            Self { place: Place::Answer(status), code, message, .. }
+            Self { location: Location::Answer(status), code, message, .. }
                 if status.is_client_error() =>
             {
                 Self::resume(&code, message)
@@ -106,7 +106,7 @@ impl AguiError {
     /// Returns the event for an error that a stream has.
     pub(crate) fn event(&self) -> Option<Value> {
         let event = json!({"type": "RUN_ERROR", "message": self.message, "code": self.code});
-        (self.place == Place::Event).then_some(event)
+        (self.location == Location::Event).then_some(event)
     }
 }
 
@@ -127,15 +127,15 @@ impl From<Refused> for AguiError {
             StatusCode::UNPROCESSABLE_ENTITY => StatusCode::BAD_REQUEST,
             status => status,
         };
-        Self { retry_after, ..Self::new(Place::Answer(status), code, detail) }
+        Self { retry_after, ..Self::new(Location::Answer(status), code, detail) }
     }
 }
 
 impl IntoResponse for AguiError {
     fn into_response(self) -> Response {
-        let status = match self.place {
-            Place::Answer(status) => status,
-            Place::Event => StatusCode::BAD_REQUEST,
+        let status = match self.location {
+            Location::Answer(status) => status,
+            Location::Event => StatusCode::BAD_REQUEST,
         };
         let body = json!({"error": {"code": self.code, "message": self.message}});
         let mut response = (status, Json(body)).into_response();

@@ -79,7 +79,7 @@ pub(crate) struct Wish {
 /// The protocol that a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// One without a version in its requests. It knows no outcome `cancelled`.
+    /// The protocol of clients that name no version. It has no outcome `cancelled`.
     Before1,
     From1,
 }
