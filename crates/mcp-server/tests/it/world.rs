@@ -172,7 +172,7 @@ impl World {
         map: impl FnOnce(McpServer) -> McpServer,
     ) -> Self {
         let clerk = "type: tool\ntools: [desk/write]\nrequires_confirmation: [desk/write]\n";
-        let typed = "type: context\nagent_card: {name: Typed, description: Takes a line, modes: [build]}\n\
+        let typed = "type: context\nagent_card: {name: Typed, description: Takes a line}\n\
                      input_schema:\n  type: object\n  properties: {line: {type: string, x-mcp-header: Line}}\n  \
                      required: [line]\noutput_schema:\n  type: object\n  properties: {line: {type: string}}\n  \
                      required: [line]\ndeliverable: {format: json}\n";
