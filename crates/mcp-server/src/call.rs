@@ -110,7 +110,7 @@ impl Calling {
         let metadata = CallMetadata { seal, answers: String::new() };
         let turn = Turn {
             agent: self.tool.slug().to_owned(),
-            mode: None,
+            mode: self.tool.mode(),
             conversation: conversation.clone(),
             says,
             after: None,

@@ -6,6 +6,7 @@ use crate::peer::Era;
 use serde_json::{Map, Value, json};
 use weftwork_types::message::Message;
 use weftwork_types::port::{AgentSummary, Says};
+use weftwork_types::task::Mode;
 
 /// Annotation of schemas that has clients copy arguments into headers. No header is read.
 const HEADER_ANNOTATION: &str = "x-mcp-header";
@@ -64,7 +65,8 @@ impl Tool {
     /// Returns the schema of structured results: that of the agent, or of the answer with the id of its
     /// conversation. Older versions have schemas of objects only.
     pub(crate) fn output_schema(&self, era: Era) -> Option<Value> {
-        let Some(declared) = &self.agent.output_schema else {
+        let declared = self.agent.output_schema.as_ref().filter(|_| self.declares_output());
+        let Some(declared) = declared else {
             return Some(json!({
                 "type": "object",
                 "properties": {
@@ -86,9 +88,14 @@ impl Tool {
         self.declared_input().is_some()
     }
 
-    /// Returns `true` if the agent declares its output.
+    /// Returns `true` if results are the declared output of the agent, which builds have.
     pub(crate) fn declares_output(&self) -> bool {
-        self.agent.output_schema.is_some()
+        self.agent.output_schema.is_some() && self.agent.modes.contains(&Mode::Build)
+    }
+
+    /// Returns the mode of calls; `None` for the first one of the agent.
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        self.declares_output().then_some(Mode::Build)
     }
 
     /// The tool as clients see it.

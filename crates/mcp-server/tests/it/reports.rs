@@ -129,6 +129,31 @@ async fn requests_without_parameters_and_with_null_are_served() {
     }
 }
 
+/// Servers take the id 0, or a token of progress that is 0, for none.
+#[tokio::test]
+async fn zero_is_an_id_and_a_token_of_progress() {
+    let world = World::new().await;
+    let call = json!({"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": {
+        "name": "golf", "arguments": {"message": "One."}, "_meta": {"progressToken": 0}}})
+    .to_string();
+    let kind = ("content-type", "application/json; charset=utf-8");
+    let answer = world.post(ADA, &[("accept", "text/event-stream"), kind], &call).await;
+    let messages = answer.messages();
+    assert_eq!(messages[0]["params"]["progressToken"], 0, "{messages:?}");
+    assert_eq!(messages[messages.len() - 1]["id"], 0);
+}
+
+/// A notification is answered with 200 and a body, which clients try to read as a response.
+#[tokio::test]
+async fn notifications_have_status_202_without_a_body() {
+    let world = World::new().await;
+    for method in ["notifications/initialized", "notifications/roots/list_changed", "unknown"] {
+        let note = json!({"jsonrpc": "2.0", "method": method}).to_string();
+        let answer = world.post(ADA, &[("mcp-protocol-version", LEGACY)], &note).await;
+        assert_eq!((answer.status, answer.body.as_str()), (202, ""), "{method}");
+    }
+}
+
 /// Pages of other tools read the session by a script.
 #[tokio::test]
 async fn scripts_of_allowed_origins_may_read_the_session_and_send_its_headers() {

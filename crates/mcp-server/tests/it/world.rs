@@ -22,7 +22,7 @@ const TASKS: &str = "io.modelcontextprotocol/tasks";
 /// An agent that takes a line, and gives one.
 const TYPED: &str = "\
 type: context
-agent_card: {name: Typed, description: Takes a line, modes: [build]}
+agent_card: {name: Typed, description: Takes a line}
 input_schema:
   type: object
   properties: {line: {type: string, x-mcp-header: Line}}

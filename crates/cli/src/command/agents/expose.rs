@@ -104,23 +104,30 @@ fn print_access(access: &AgentAccess, terminal: &Terminal) -> Result<(), CliErro
 /// their own.
 fn mcp_command(config: &Config) -> Value {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("weft"));
-    let mut args = Vec::new();
-    if let Some(file) = &config.file {
-        args.extend(["--config".to_owned(), whole(file)]);
-    }
-    if let Some(model) = &config.model {
-        args.extend(["--model".to_owned(), model.value.clone()]);
-    }
-    // The address of another kind of store may have a password: the environment has it.
-    if let StorePlace::Sqlite(path) = &config.store.value {
-        args.extend(["--store".to_owned(), format!("sqlite:{}", whole(path))]);
-    }
-    args.extend(["mcp", "serve"].map(str::to_owned));
-    let mut entry = json!({"command": program, "args": args});
+    let mut entry = json!({"command": program, "args": serve_args(config)});
     if let Some(folder) = &config.agents {
         entry["env"] = json!({AGENTS_VARIABLE: whole(&folder.value)});
     }
     json!({"mcpServers": {"weft": entry}})
+}
+
+/// Returns the arguments that serve agents with the settings of this command.
+fn serve_args(config: &Config) -> Vec<String> {
+    let files = [
+        ("--config", config.file.as_ref()),
+        ("--policy", config.rules.as_ref().map(|rules| &rules.file.value)),
+        ("--mcp", config.mcp.as_ref().map(|mcp| &mcp.file.value)),
+    ];
+    let files = files.into_iter().filter_map(|(flag, file)| Some((flag, whole(file?))));
+    let model = config.model.as_ref().map(|model| ("--model", model.value.clone()));
+    // The address of another kind of store may have a password: the environment has it.
+    let store = match &config.store.value {
+        StorePlace::Sqlite(path) => Some(("--store", format!("sqlite:{}", whole(path)))),
+        _ => None,
+    };
+    let flags = files.chain(model).chain(store);
+    let flags = flags.flat_map(|(flag, value)| [flag.to_owned(), value]);
+    flags.chain(["mcp", "serve"].map(str::to_owned)).collect()
 }
 
 /// Returns a path from the root.
