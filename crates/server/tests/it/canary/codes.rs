@@ -40,7 +40,7 @@ const PARTS: usize = 12;
 /// Errors that a run or a tool can cause. Each is driven as the error of a node and of a tool, with
 /// a text that repeats the conversation; those that the test causes by their own means are driven
 /// that way too.
-const OF_RUNS: [&str; 198] = [
+const OF_RUNS: [&str; 203] = [
     "W0102", "W0103", "W0104", "W0105", "W0106", "W0107", "W0108", "W0109", "W0110", "W0111",
     "W0113", "W0114", "W0115", "W0116", "W0117", "W0118", "W0120", "W0121", "W0122", "W0123",
     "W0124", "W0125", "W0126", "W0127", "W0128", "W0129", "W0130", "W0131", "W0132", "W0133",
