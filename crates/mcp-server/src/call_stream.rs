@@ -141,6 +141,8 @@ impl CallStream {
             Step::Quiet(time) => {
                 progress.and_then(|progress| progress.of_quiet(time)).map(Message::More)
             }
+            // The result of a task comes after its end, whoever answers.
+            Step::Asks { .. } if self.about == About::Task && !self.calling.peer.elicits => None,
             Step::Asks { run, questions } => Some(self.ask(&run, &questions)),
             Step::Ended(outcome) => {
                 let result = self.calling.shown(&self.follower.call).outcome(&outcome);

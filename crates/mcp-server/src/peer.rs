@@ -201,7 +201,7 @@ fn decode_header(value: &str) -> String {
     decoded.unwrap_or_else(|| value.to_owned())
 }
 
-/// Returns the version of an older request, for its headers.
+/// Returns the version that a request of the newer era names in its body.
 pub(crate) fn version_of_meta(params: &Params) -> Option<&str> {
     params.get("_meta")?.get(VERSION_KEY)?.as_str()
 }

@@ -123,6 +123,29 @@ async fn an_older_client_asks_for_a_task_and_waits_for_its_result() {
 }
 
 #[tokio::test]
+async fn the_result_of_a_task_comes_after_its_end_also_for_clients_without_forms() {
+    let world = World::new().await;
+    let client = world.session(ADA, &json!({})).await;
+    let mut params = write();
+    params["task"] = json!({});
+    let created = world.ask(&client, "tools/call", params).await.result();
+    let id = json!({"taskId": created["task"]["taskId"]});
+    let results = world.open(&client.id(json!(2)), "tasks/result", id.clone()).await;
+    let told = loop {
+        let task = world.ask(&client.id(json!(3)), "tasks/get", id.clone()).await.result();
+        if task.get("statusMessage").is_some() {
+            break task;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(told["status"], "working", "{told}");
+    world.ask(&client.id(json!(4)), "tasks/cancel", id).await.result();
+    let messages = results.rest().await;
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert_eq!(text_of(&messages[0]["result"]), "the call was cancelled");
+}
+
+#[tokio::test]
 async fn a_task_that_waits_is_cancelled_and_its_conversation_goes_on() {
     let world = World::with(echo).await;
     for client in [Client::modern(ADA, tasks()), world.session(ADA, &json!({})).await] {
