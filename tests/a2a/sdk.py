@@ -32,7 +32,7 @@ from google.protobuf.json_format import MessageToDict
 from play import play
 
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
-KILLS = 5
+KILLS = 20
 
 
 def said(text, **more):

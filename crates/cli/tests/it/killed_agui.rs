@@ -1,7 +1,7 @@
 //! Servers that are killed with SIGKILL while a client streams a run of AG-UI.
 
 use crate::home::Home;
-use crate::killed_responses::{Place, kills, read_until, reply, serve};
+use crate::killed_responses::{KILLS, Place, read_until, reply, serve};
 use serde_json::{Value, json};
 use std::fs;
 use weftwork_testkit::LoopbackServer;
@@ -31,7 +31,7 @@ fn text(events: &[Value]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_followed_after_its_server_was_killed_and_nothing_is_made_twice() {
-    for number in 0..kills() {
+    for number in 0..KILLS {
         let place = if number % 3 == 2 { Place::After } else { Place::During };
         let model = LoopbackServer::start(move |number, _| reply(place, number)).await;
         let model = model.expect("a server");

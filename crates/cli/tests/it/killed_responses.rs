@@ -13,9 +13,7 @@ pub(crate) const TOKEN: &str = "a-token-of-the-operator";
 const KEY: &str = "idempotency-key: once\r\n";
 
 /// Number of kills.
-pub(crate) fn kills() -> usize {
-    if std::env::var("WEFT_TIER").is_ok_and(|tier| tier == "full") { 20 } else { 5 }
-}
+pub(crate) const KILLS: usize = 20;
 
 /// Place of a kill.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -96,7 +94,7 @@ fn ended(served: &Served, id: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_response_is_whole_after_its_server_was_killed_and_nothing_is_made_twice() {
-    for number in 0..kills() {
+    for number in 0..KILLS {
         let place = if number % 3 == 2 { Place::After } else { Place::During };
         let model = LoopbackServer::start(move |number, _| reply(place, number)).await;
         let model = model.expect("a server");
