@@ -32,7 +32,7 @@ from google.protobuf.json_format import MessageToDict
 from play import play
 
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
-KILLS = 20
+KILLS = 10
 
 
 def said(text, **more):
