@@ -127,9 +127,8 @@ impl World {
     }
 
     /// Runs an agent, and returns the events.
-    #[track_caller]
-    pub(crate) fn run(&self, slug: &str, input: Value) -> impl Future<Output = Vec<Value>> {
-        async move { events_of(&self.post(ADA, &format!("/agui/{slug}"), &input).await) }
+    pub(crate) async fn run(&self, slug: &str, input: Value) -> Vec<Value> {
+        events_of(&self.post(ADA, &format!("/agui/{slug}"), &input).await)
     }
 
     /// Opens the stream of a run.
