@@ -49,8 +49,8 @@ impl AguiError {
     }
 
     pub(crate) fn agent_missing() -> Self {
-        let message = "the agent does not exist, or is not exposed to you by AG-UI; `weft agents expose SLUG \
-                       --agui` exposes one";
+        let message = "the agent does not exist, or is not exposed to you by AG-UI; \
+                       `weft agents expose SLUG --agui` exposes one";
         Self::new(Location::Answer(StatusCode::NOT_FOUND), "agent_not_found", message)
     }
 
