@@ -236,11 +236,23 @@ async def the_javascript_sdk_sends_streams_answers_and_cancels(desk, _):
     assert process.returncode == 0, errors.decode()
 
 
+async def the_printed_program_runs(desk, _):
+    printed = desk.weft("agents", "expose", "talk", "--a2a", "--url", desk.url)
+    program = f"TOKEN = {TOKEN!r}\n{printed[printed.index('import asyncio'):]}"
+    command = [sys.executable, "-c", program]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    output, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    assert b"TASK_STATE_COMPLETED" in output, output.decode()
+
+
 CASES = [
     a_task_is_sent_streamed_and_read, answers_are_texts_data_and_files,
     a_question_is_answered_by_the_next_message, a_task_is_cancelled, tasks_are_listed,
     updates_are_pushed, cards_are_signed_and_extended, a_killed_server_continues_the_stream,
-    the_javascript_sdk_sends_streams_answers_and_cancels,
+    the_javascript_sdk_sends_streams_answers_and_cancels, the_printed_program_runs,
 ]
 
 
@@ -255,7 +267,8 @@ def main(words):
 
     try:
         # The JavaScript program tries both bindings itself.
-        bindings = lambda case: BINDINGS[:1] if "javascript" in case.__name__ else BINDINGS
+        alone = (the_javascript_sdk_sends_streams_answers_and_cancels, the_printed_program_runs)
+        bindings = lambda case: BINDINGS[:1] if case in alone else BINDINGS
         return play([named(case, binding) for case in CASES for binding in bindings(case)], words)
     finally:
         desk.close()

@@ -1,6 +1,7 @@
 //! The tasks of a conversation, read from its runs.
 
 use crate::source::AGENTS;
+use crate::sub_agent::fault_in;
 use serde_json::{Value, json};
 use weftwork_runtime::{Runtime, unversioned};
 use weftwork_store::RunRow;
@@ -37,8 +38,17 @@ pub(crate) async fn tasks(
             // A version of the agent that is gone leaves the task without its result.
             let state = runtime.state_at(who, thread, last).await.ok();
             let answer = state.as_ref().and_then(|state| state.values.get("answer"));
-            let content = answer.and_then(|answer| answer.get("content"));
-            task["result"] = content.cloned().unwrap_or_default();
+            match answer.and_then(fault_in) {
+                // The run ended with the failure of its agent as the answer.
+                Some(fault) => {
+                    task["state"] = "failed".into();
+                    task["error"] = fault.message.into();
+                }
+                None => {
+                    let content = answer.and_then(|answer| answer.get("content"));
+                    task["result"] = content.cloned().unwrap_or_default();
+                }
+            }
         }
         tasks.push(task);
     }

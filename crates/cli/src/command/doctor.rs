@@ -284,7 +284,8 @@ async fn check_peers(context: &CommandContext) -> Result<Vec<Finding>, CliError>
         let name = format!("{}: {server}", folder.slug);
         findings.push(match problem {
             None if requests == 0 => {
-                Finding::good("peer", format!("{name}, without `healthCheck`"))
+                let found = format!("{name} was not asked, as it has no `healthCheck`");
+                Finding::note("peer", found, "add a `healthCheck` to its definition")
             }
             None => Finding::good("peer", format!("{name} is healthy, its circuit closed")),
             Some(reason) => {

@@ -313,6 +313,14 @@ async fn a_conversation_that_waits_takes_no_other_request() {
     assert_eq!(task["result"], 6, "{task}");
     let third = bench.ask(&platform, request(7)).await;
     assert_eq!(third.metadata["status"], "input_required", "{third:?}");
+    // A failure is the answer of a run that completes, and its task has failed.
+    let questions = thread.questions().await.expect("reads");
+    thread.answer(questions[0].reject("Not today.")).await.expect("runs");
+    let shown = platform.conversation(&Principal::local(), "c", false).await.expect("is there");
+    let task = &shown["tasks"][0];
+    assert_eq!((&task["id"], &task["state"]), (&third.metadata["run"], &json!("failed")), "{task}");
+    assert!(task["error"].as_str().is_some_and(|error| error.contains("Not today.")), "{task}");
+    assert_eq!(task.get("result"), None, "{task}");
 }
 
 /// Sources that a definition declares are read in every mode.

@@ -75,8 +75,19 @@ fn a2a(slug: &str, server: &str) -> AgentAccess {
   -d '{{"message": {{"messageId": "'$(date +%s%N)'", "role": "ROLE_USER", "parts": [{{"text": "Hello"}}]}}}}'"#
     );
     let python = format!(
-        r#"from a2a.client import create_client
-client = await create_client("{address}")"#
+        r#"import asyncio, uuid
+import httpx
+from a2a.client import ClientConfig, create_client
+from a2a.types import Message, Part, Role, SendMessageRequest
+
+async def main():
+    http = httpx.AsyncClient(headers={{"authorization": f"Bearer {{TOKEN}}"}})
+    client = await create_client("{address}", ClientConfig(httpx_client=http))
+    message = Message(message_id=str(uuid.uuid4()), role=Role.ROLE_USER, parts=[Part(text="Hello")])
+    async for event in client.send_message(SendMessageRequest(message=message)):
+        print(event)
+
+asyncio.run(main())"#
     );
     AgentAccess {
         settings: vec![

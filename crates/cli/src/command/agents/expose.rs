@@ -65,6 +65,7 @@ pub(super) async fn expose(
 ) -> Result<Exit, CliError> {
     let Defined { all: Definitions { agents, store, now, .. }, slug, organization } = defined;
     let terminal = &context.terminal;
+    let is_for_all = organization.is_none();
     let exposed = match wish.change() {
         None => agents.exposed(organization.as_deref(), &slug),
         Some(change) => {
@@ -81,7 +82,8 @@ pub(super) async fn expose(
     terminal.line(format_args!("agent {slug} is exposed by {}", names.join(", ")))?;
     for protocol in exposed {
         print_access(&AgentAccess::new(protocol, &slug, url), terminal)?;
-        if protocol == AgentProtocol::Mcp {
+        // Standard streams serve the local user, who has no agents of organisations.
+        if protocol == AgentProtocol::Mcp && is_for_all {
             terminal.line(format_args!("\n{:#}", mcp_command(&context.config)))?;
         }
     }
