@@ -212,7 +212,7 @@ async function an_agent_that_is_not_there_has_a_view_that_says_so(browser, { ser
   await state(protocol(page, OPENAI), "Off");
   await page.page.route("**/agents/counter/exposure", (route) => route.fulfill({ status: 500, json: { detail: "The store is away." } }));
   await page.page.getByRole("alert").getByText("This may be old: it cannot be read again. The store is away.").waitFor();
-  await eventually(async () => (await page.page.getByRole("switch").count()) === 2, "what was read stays");
+  await eventually(async () => (await page.page.getByRole("switch").count()) === 4, "what was read stays");
   await page.close();
 }
 

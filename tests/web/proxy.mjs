@@ -24,8 +24,8 @@ export class Proxy {
     });
     await new Promise((resolve) => this.listener.listen(0, "127.0.0.1", resolve));
     const address = `127.0.0.1:${this.listener.address().port}`;
-    // The server as a page sees it, which needs a session of its own: cookies belong to an address.
-    this.server = Object.create(server, { address: { value: address }, session: { value: undefined, writable: true } });
+    // The server as a page sees it, which needs sessions of its own: cookies belong to an address.
+    this.server = Object.create(server, { address: { value: address }, sessions: { value: new Map() } });
     return this;
   }
 
