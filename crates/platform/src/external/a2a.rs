@@ -1,9 +1,9 @@
 //! Agents that are asked by A2A: messages, and the tasks that they begin.
 
-use super::ask::{Asked, Numbered, PeerAnswer};
+use super::ask::{Asked, Numbered, PeerPlace};
 use super::binding::Operation;
 use super::card::Interface;
-use super::error::{FailedAttempt, PeerError};
+use super::error::{FailedAttempt, PeerError, shorten};
 use super::peer::{Peer, Repetition, within};
 use super::question::{PeerQuestion, answers_of};
 use super::stream::{EventStream, is_stream};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use weftwork_a2a_wire::{Message, Part, PartContent, Role, TaskState, TaskStatus};
+use weftwork_a2a_wire::{Message, Part, PartContent, Role, Task, TaskState, TaskStatus};
 use weftwork_graph::{Ctx, NodeError, NodeResult, Once};
 use weftwork_types::message::{Media, Message as OwnMessage, Part as OwnPart};
 use weftwork_types::port::Clock;
@@ -31,6 +31,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_MAX: Duration = Duration::from_secs(10);
 /// Time limit for the cancellation of a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
+/// What is read of a task, in errors.
+const A_TASK: &str = "a task";
+/// Member of the record of an answer that was not sent: the task that went on before it.
+const GONE_ON: &str = "goneOn";
 
 /// A task that waits or has ended, as it is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,41 +49,53 @@ struct Settled {
 struct Sent {
     first: First,
     stream: Option<EventStream>,
+    /// `true` if the task went on before the message, which was not sent.
+    is_late: bool,
+}
+
+/// A question of a task, and the message that answers it.
+struct Reply<'a> {
+    message: &'a Message,
+    /// Status with the question; `None` for the first message of a request.
+    question: Option<&'a TaskStatus>,
 }
 
 impl Peer {
     pub(super) async fn ask_a2a(
         self: &Arc<Self>,
         asked: Asked<'_>,
+        place: &mut PeerPlace,
         ctx: &Ctx,
-    ) -> NodeResult<PeerAnswer> {
+    ) -> NodeResult<Value> {
         let mut message = first_message(&asked)?;
         let mut answered = None;
         let mut number = 0;
         loop {
             number += 1;
-            let Sent { first, stream } = self.send_message(message, number, ctx).await?;
+            let reply = Reply { message: &message, question: answered.as_ref() };
+            let Sent { first, stream, is_late } = self.send_message(reply, number, ctx).await?;
+            place.is_late |= is_late;
             let view = match first {
                 First::Message(message) => {
-                    let context = Some(message.context_id).filter(|context| !context.is_empty());
-                    let content = content_of_parts(&message.parts);
-                    return Ok(PeerAnswer { content, context, task: None });
+                    place.set_context(message.context_id);
+                    return Ok(content_of_parts(&message.parts));
                 }
                 First::Task(view) => view,
             };
-            let following = Following { view, stream, answered: answered.take() };
+            place.set_context(view.at.context.clone());
+            place.task = Some(view.at.id.clone());
+            // A question that has no answer yet counts again.
+            let answered_before = answered.take().filter(|_| !is_late);
+            let following = Following { view, stream, answered: answered_before };
             let shown = Shown::new(&self.slug, asked.answer, ctx);
             let Settled { at, status, content } = self.follow(following, shown, number).await?;
+            place.set_context(at.context.clone());
             match status.state {
-                TaskState::Completed => {
-                    let TaskAt { id, context } = at;
-                    let context = Some(context).filter(|context| !context.is_empty());
-                    return Ok(PeerAnswer { content, context, task: Some(id) });
-                }
+                TaskState::Completed => return Ok(content),
                 state if state.asks() => {
                     let questions = questions_of(&status);
                     let answers = self.ask_all(&questions, ctx)?;
-                    message = reply(&at, answers_of(&questions, answers), &asked.chain);
+                    message = message_to(&at, answers_of(&questions, answers), &asked.chain);
                     answered = Some(status);
                 }
                 _ => return Err(self.failure(&status).fault().into()),
@@ -89,37 +105,82 @@ impl Peer {
 
     /// Sends a message once. Its answer is on record when this returns; the stream is not, and is opened
     /// again by a process that continues the run.
-    async fn send_message(&self, message: Message, number: u32, ctx: &Ctx) -> NodeResult<Sent> {
+    async fn send_message(&self, reply: Reply<'_>, number: u32, ctx: &Ctx) -> NodeResult<Sent> {
         let live = Mutex::new(None);
+        let Reply { message, question } = reply;
         let of = Numbered { number, content: json!(message) };
         let work = |key: String| {
             let message = Message { message_id: key, ..message.clone() };
             let live = &live;
             let sent = async move {
-                let (first, stream) = self.send_once(&message, &**ctx.clock()).await?;
+                let reply = Reply { message: &message, question };
+                let (first, stream) = self.send_once(reply, &**ctx.clock()).await?;
                 *live.lock().unwrap_or_else(PoisonError::into_inner) = stream;
                 Ok(first)
             };
             Box::pin(sent) as BoxFuture<'_, _>
         };
-        let value = self.once(of, ctx, &work).await?;
+        let mut value = self.once(of, ctx, &work).await?;
         let stream = live.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let first = match self.read_first(value, &task_of(&message)) {
+        let late = value.get_mut(GONE_ON).map(Value::take);
+        let is_late = late.is_some();
+        let value = late.map_or(value, |task| json!({"task": task}));
+        let first = match self.read_first(value, &task_of(message)) {
             Ok(first) => first,
             Err(error) => return Err(error.fault().into()),
         };
-        Ok(Sent { first, stream })
+        Ok(Sent { first, stream, is_late })
     }
 
-    /// Sends a message, and returns the first answer to it, with the stream that has more.
+    /// Sends a message, and returns the first answer to it, with the stream that has more. An answer is not
+    /// sent to a task that has gone on without it: then the task is returned.
     async fn send_once(
         &self,
+        reply: Reply<'_>,
+        clock: &dyn Clock,
+    ) -> Result<(Value, Option<EventStream>), FailedAttempt> {
+        // Nothing is sent to the agent before its card is known.
+        let interface = self.interface(clock).await.map_err(|failed| failed.error.for_good())?;
+        let late = |task: Value| (json!({GONE_ON: task}), None);
+        if let Some(task) = self.gone_on(&interface, &reply, clock).await? {
+            return Ok(late(task));
+        }
+        let sent = self.send_to(&interface, reply.message, clock).await;
+        match sent {
+            // It may have gone on since.
+            Err(failed) if !failed.may_have_acted => {
+                match self.gone_on(&interface, &reply, clock).await {
+                    Ok(Some(task)) => Ok(late(task)),
+                    Ok(None) | Err(_) => Err(failed),
+                }
+            }
+            sent => sent,
+        }
+    }
+
+    /// Returns the task of a reply if it does not ask the question any more.
+    async fn gone_on(
+        &self,
+        interface: &Interface,
+        reply: &Reply<'_>,
+        clock: &dyn Clock,
+    ) -> Result<Option<Value>, FailedAttempt> {
+        let Some(question) = reply.question else { return Ok(None) };
+        let task = &reply.message.task_id;
+        let found = self.task_value(interface, task, clock).await;
+        let value = found.map_err(|failed| failed.error.for_good())?;
+        let status = self.view_of(&value, task)?.status;
+        let is_same = status.state.asks() && questions_of(&status) == questions_of(question);
+        Ok((!is_same).then_some(value))
+    }
+
+    async fn send_to(
+        &self,
+        interface: &Interface,
         message: &Message,
         clock: &dyn Clock,
     ) -> Result<(Value, Option<EventStream>), FailedAttempt> {
         let at = task_of(message);
-        // Nothing is sent to the agent before its card is known.
-        let interface = self.interface(clock).await.map_err(|failed| failed.error.for_good())?;
         let streams = interface.streams;
         let repetition = match self.is_recognised() {
             true => Repetition::Harmless,
@@ -138,7 +199,7 @@ impl Peer {
             return Ok((first, None));
         }
         let mut events = EventStream::new(opened);
-        let first = events.next(self, &interface).await?;
+        let first = events.next(self, interface).await?;
         let ended = || self.invalid("a stream", "it ended before its first event").into();
         let first = first.ok_or_else(|| lost(ended()))?;
         First::read(self, &first, &at)?;
@@ -249,16 +310,29 @@ impl Peer {
         task: &str,
         clock: &dyn Clock,
     ) -> Result<TaskView, FailedAttempt> {
-        const WHAT: &str = "a task";
+        let value = self.task_value(interface, task, clock).await?;
+        Ok(self.view_of(&value, task)?)
+    }
+
+    async fn task_value(
+        &self,
+        interface: &Interface,
+        task: &str,
+        clock: &dyn Clock,
+    ) -> Result<Value, FailedAttempt> {
         let request = interface.request(Operation::Get { task }, Repetition::Harmless);
         let found = self.fetch(&request, clock).await?;
-        let value = found.json().map_err(|reason| self.invalid(WHAT, reason))?;
-        let read = serde_json::from_value(interface.result(self, value)?);
-        let read = read.map_err(|error| self.invalid(WHAT, error.to_string()))?;
+        let value = found.json().map_err(|reason| self.invalid(A_TASK, reason))?;
+        interface.result(self, value)
+    }
+
+    fn view_of(&self, value: &Value, task: &str) -> Result<TaskView, PeerError> {
+        let read = Task::deserialize(value);
+        let read = read.map_err(|error| self.invalid(A_TASK, shorten(&error.to_string())))?;
         let view = TaskView::new(self, read)?;
         match view.at.id == task {
             true => Ok(view),
-            false => Err(self.invalid(WHAT, "it is another one").into()),
+            false => Err(self.invalid(A_TASK, "it is another one")),
         }
     }
 
@@ -379,7 +453,7 @@ fn first_message(asked: &Asked<'_>) -> Result<Message, NodeError> {
 }
 
 /// Returns the message with the answers to the questions of a task.
-fn reply(at: &TaskAt, answers: Value, chain: &CallChain) -> Message {
+fn message_to(at: &TaskAt, answers: Value, chain: &CallChain) -> Message {
     let part = match answers {
         Value::String(text) => Part::text(text),
         other => Part::data(other),

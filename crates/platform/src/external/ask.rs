@@ -32,13 +32,30 @@ pub(crate) struct Asked<'a> {
 }
 
 /// The answer of an agent of another server.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct PeerAnswer {
-    pub(crate) content: Value,
-    /// Conversation at the server.
+    pub(crate) content: NodeResult<Value>,
+    pub(crate) place: PeerPlace,
+}
+
+/// The place of a request at its server, as far as it is known.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct PeerPlace {
+    /// Conversation.
     pub(crate) context: Option<String>,
-    /// Task or run at the server.
+    /// Task or run.
     pub(crate) task: Option<String>,
+    /// `true` if the task had gone on when an answer to its question was to be sent.
+    pub(crate) is_late: bool,
+}
+
+impl PeerPlace {
+    /// Sets the conversation, unless it is empty.
+    pub(super) fn set_context(&mut self, context: String) {
+        if !context.is_empty() {
+            self.context = Some(context);
+        }
+    }
 }
 
 /// A request with its number in the node, by which it is found on record.
@@ -53,24 +70,20 @@ pub(super) type Work<'a> =
     dyn Fn(String) -> BoxFuture<'a, Result<Value, FailedAttempt>> + Send + Sync + 'a;
 
 impl Peer {
-    /// Asks the agent, and returns its answer. Its questions are asked here.
-    ///
-    /// # Errors
-    /// The failure of the agent or of its server, with its code, and the error that stops the node while a
-    /// question has no answer. Return it with `?`.
+    /// Asks the agent, and returns its answer. Its questions are asked here. The content is an error if the
+    /// agent or its server failed, with the code of the failure, or while a question has no answer, which
+    /// stops the node.
     ///
     /// # Cancel safety
     /// If the run was cancelled, the task there is cancelled in the background. Otherwise it goes on, and is
     /// found again when the node is executed again.
-    pub(crate) async fn ask(
-        self: &Arc<Self>,
-        asked: Asked<'_>,
-        ctx: &Ctx,
-    ) -> NodeResult<PeerAnswer> {
-        match self.transport.form() {
-            ExternalForm::Task => self.ask_task(asked, ctx).await,
-            ExternalForm::A2a => self.ask_a2a(asked, ctx).await,
-        }
+    pub(crate) async fn ask(self: &Arc<Self>, asked: Asked<'_>, ctx: &Ctx) -> PeerAnswer {
+        let mut place = PeerPlace { context: asked.context.clone(), ..PeerPlace::default() };
+        let content = match self.transport.form() {
+            ExternalForm::Task => self.ask_task(asked, &mut place, ctx).await,
+            ExternalForm::A2a => self.ask_a2a(asked, &mut place, ctx).await,
+        };
+        PeerAnswer { content, place }
     }
 
     /// Makes a request once. If it is unknown whether the server took it, a person decides, unless the server

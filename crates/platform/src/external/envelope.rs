@@ -1,6 +1,6 @@
 //! Agents that are asked in the form of definitions: a request, and its answer when its run has ended.
 
-use super::ask::{Asked, Numbered, PeerAnswer};
+use super::ask::{Asked, Numbered, PeerPlace};
 use super::error::{PeerError, shorten};
 use super::peer::{ANSWER_BYTES_MAX, Peer, PeerRequest, Reading, Repetition, Verdict};
 use super::question::PeerQuestion;
@@ -66,12 +66,14 @@ impl Peer {
     pub(super) async fn ask_task(
         self: &Arc<Self>,
         asked: Asked<'_>,
+        place: &mut PeerPlace,
         ctx: &Ctx,
-    ) -> NodeResult<PeerAnswer> {
+    ) -> NodeResult<Value> {
         let conversation = match &asked.context {
             Some(known) => known.clone(),
             None => self.new_conversation(ctx).await?,
         };
+        place.set_context(conversation.clone());
         let mut body = self.first_request(&asked, &conversation);
         let mut number = 0;
         loop {
@@ -81,20 +83,18 @@ impl Peer {
                 Ok(answer) => answer,
                 Err(error) => return Err(error.fault().into()),
             };
+            let conversation = answer.text("conversationId").unwrap_or(&conversation).to_owned();
+            place.set_context(conversation.clone());
+            place.task = answer.text("run").map(str::to_owned).or(place.task.take());
             if !answer.success {
                 return Err(self.failure_of(&answer).into());
             }
-            let conversation = answer.text("conversationId").unwrap_or(&conversation).to_owned();
             let Some(approval) = answer.approval().map(str::to_owned) else {
                 if answer.text("status").is_some_and(|status| status == "input_required") {
                     let reason = "it asks something that this form of requests cannot answer; ask the agent by A2A, or answer there";
                     return Err(self.invalid("an answer", reason).fault().into());
                 }
-                return Ok(PeerAnswer {
-                    content: answer.content(),
-                    context: Some(conversation),
-                    task: answer.text("run").map(str::to_owned),
-                });
+                return Ok(answer.content());
             };
             let text = match answer.content() {
                 Value::String(text) => text,

@@ -198,8 +198,11 @@ async fn a_broken_stream_is_opened_again_and_the_message_is_sent_once() {
 
 #[tokio::test]
 async fn questions_of_a_task_become_questions_and_the_answer_its_next_message() {
-    let script = |_: &str, number| match number {
-        0 => events(&[result(&json!({"task": task("INPUT_REQUIRED", "Which colour?")}))], false),
+    let script = |method: &str, number| match (method, number) {
+        ("GetTask", _) => answers(200, &result(&task("INPUT_REQUIRED", "Which colour?"))),
+        (_, 0) => {
+            events(&[result(&json!({"task": task("INPUT_REQUIRED", "Which colour?")}))], false)
+        }
         // The state before the answer does not count again.
         _ => events(
             &[
@@ -218,8 +221,9 @@ async fn questions_of_a_task_become_questions_and_the_answer_its_next_message() 
         "{text}"
     );
     assert_eq!(scene.answer(&asked, json!("green")).await["content"], "green");
-    assert_eq!(methods(&scene), ["SendStreamingMessage"; 2], "nothing is sent twice");
-    let message = &body(&scene.partner.got()[2])["params"]["message"];
+    let sent = ["SendStreamingMessage", "GetTask", "SendStreamingMessage"];
+    assert_eq!(methods(&scene), sent, "nothing is sent twice");
+    let message = &body(&scene.partner.got()[3])["params"]["message"];
     assert_eq!((&message["taskId"], &message["contextId"]), (&json!("t1"), &json!("c1")));
     assert_eq!(message["parts"], json!([{"text": "green"}]));
 }
@@ -227,6 +231,7 @@ async fn questions_of_a_task_become_questions_and_the_answer_its_next_message() 
 #[tokio::test]
 async fn an_answer_may_be_followed_by_changes_alone() {
     let script = |method: &str, number| match (method, number) {
+        ("GetTask", 0) => answers(200, &result(&task("INPUT_REQUIRED", "Which?"))),
         ("GetTask", _) => {
             let mut whole = task("COMPLETED", "");
             let part = |id: &str| json!({"artifactId": id, "parts": [{"text": id}]});
@@ -242,7 +247,72 @@ async fn an_answer_may_be_followed_by_changes_alone() {
     let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
     let asked = scene.ask(json!({"userMessage": "Paint."})).await;
     assert_eq!(scene.answer(&asked, json!("green")).await["content"], "before\n\nafter");
-    assert_eq!(methods(&scene), ["SendStreamingMessage", "SendStreamingMessage", "GetTask"]);
+    let sent = ["SendStreamingMessage", "GetTask", "SendStreamingMessage", "GetTask"];
+    assert_eq!(methods(&scene), sent);
+}
+
+/// The texts of the messages that a server got, by their tasks.
+fn sent_texts(scene: &Scene) -> Vec<Value> {
+    let got = scene.partner.got();
+    let asked = got.iter().filter(|request| !is_get(request, CARD));
+    let sent = asked.filter(|request| method_of(request).starts_with("Send"));
+    sent.map(|request| body(request)["params"]["message"]["parts"][0]["text"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_task_that_went_on_without_the_answer_gives_its_result() {
+    // Somebody answered there.
+    let ended = || {
+        let mut whole = task("COMPLETED", "");
+        whole["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "ordered"}]}]);
+        whole
+    };
+    for value in ["approve", "reject"] {
+        let script = move |method: &str, _| match method {
+            "GetTask" => answers(200, &result(&ended())),
+            _ => events(&[result(&json!({"task": task("INPUT_REQUIRED", "May I?")}))], false),
+        };
+        let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
+        let asked = scene.ask(json!({"userMessage": "Order."})).await;
+        let answer = scene.answer(&asked, json!(value)).await;
+        assert_eq!(answer["content"], "ordered", "{answer}");
+        let warnings = answer["metadata"]["warnings"].to_string();
+        assert!(warnings.contains("which was not sent"), "{warnings}");
+        assert_eq!(sent_texts(&scene), ["Order."], "the answer is not sent");
+    }
+    // It ends between the look and the answer.
+    let script = move |method: &str, number| match (method, number) {
+        ("GetTask", 0) => answers(200, &result(&task("INPUT_REQUIRED", "May I?"))),
+        ("GetTask", _) => answers(200, &result(&ended())),
+        (_, 0) => events(&[result(&json!({"task": task("INPUT_REQUIRED", "May I?")}))], false),
+        _ => {
+            let error = json!({"code": -32004, "message": "the task has ended"});
+            answers(200, &json!({"jsonrpc": "2.0", "id": 1, "error": error}))
+        }
+    };
+    let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
+    let asked = scene.ask(json!({"userMessage": "Order."})).await;
+    assert_eq!(scene.answer(&asked, json!("approve")).await["content"], "ordered");
+}
+
+#[tokio::test]
+async fn an_answer_is_not_sent_to_another_question() {
+    let script = |method: &str, number| match (method, number) {
+        ("GetTask", _) => answers(200, &result(&task("INPUT_REQUIRED", "Two?"))),
+        (_, 0) => events(&[result(&json!({"task": task("INPUT_REQUIRED", "One?")}))], false),
+        _ => events(&[result(&json!({"task": task("COMPLETED", "done")}))], false),
+    };
+    let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
+    let asked = scene.ask(json!({"userMessage": "Order."})).await;
+    let thread =
+        scene.bench.thread("partner", asked.metadata["thread"].as_str().expect("a thread"));
+    let question: weftwork_types::interrupt::Interrupt =
+        serde_json::from_value(asked.metadata["questions"][0].clone()).expect("a question");
+    let ended = thread.answer(question.answer("1")).await.expect("asks again");
+    let second = &ended.questions()[0];
+    assert!(json!(second).to_string().contains("Two?"), "{second:?}");
+    thread.answer(second.answer("2")).await.expect("ends");
+    assert_eq!(sent_texts(&scene), ["Order.", "2"]);
 }
 
 #[tokio::test]
@@ -255,8 +325,9 @@ async fn listed_questions_keep_their_forms() {
             {"id": "q2", "text": "How many?", "schema": {"type": "integer"}},
         ]}},
     ]);
-    let script = move |_: &str, number| match number {
-        0 => events(&[result(&json!({"task": asking}))], false),
+    let script = move |method: &str, number| match (method, number) {
+        ("GetTask", _) => answers(200, &result(&asking)),
+        (_, 0) => events(&[result(&json!({"task": asking}))], false),
         _ => events(&[result(&json!({"task": task("COMPLETED", "done")}))], false),
     };
     let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
@@ -275,7 +346,7 @@ async fn listed_questions_keep_their_forms() {
     let second = json!(ended.questions()[0]);
     assert!(second.to_string().contains("How many?"), "{second}");
     thread.answer(answer(&second, json!(3))).await.expect("ends");
-    let message = &body(&scene.partner.got()[2])["params"]["message"];
+    let message = &body(&scene.partner.got()[3])["params"]["message"];
     assert_eq!(message["parts"][0]["data"], json!({"answers": {"q1": "approve", "q2": 3}}));
 }
 
