@@ -246,7 +246,14 @@ impl Peer {
         let Following { mut view, mut stream, answered } = following;
         let ctx = shown.ctx;
         let clock = &**ctx.clock();
-        let interface = self.interface(clock).await?;
+        let mut pace = Pace::new(clock);
+        shown.show(view.first_seen());
+        let interface = loop {
+            match self.interface(clock).await {
+                Ok(interface) => break interface,
+                Err(failed) => pace.wait_out(failed, ctx).await?,
+            }
+        };
         let cancel = CancelOnDrop {
             peer: self,
             interface: Arc::clone(&interface),
@@ -254,12 +261,9 @@ impl Peer {
             task: view.at.id.clone(),
             armed: true,
         };
-        let until = clock.elapsed().saturating_add(TASK_TIME_MAX);
         let mut streams = interface.streams;
-        let mut delay = LOOK;
-        shown.show(view.first_seen());
         while !is_settled(&view.status, answered.as_ref()) {
-            if clock.elapsed() >= until {
+            if clock.elapsed() >= pace.until {
                 let minutes = TASK_TIME_MAX.as_secs() / 60;
                 let failed = self.failed(format!("has not ended after {minutes} minutes"), "");
                 return Err(failed.into());
@@ -273,7 +277,10 @@ impl Peer {
                     Ok(_) | Err(FailedAttempt { error: PeerError::Failed { .. }, .. }) => {
                         streams = false;
                     }
-                    Err(failed) => return Err(failed),
+                    Err(failed) => {
+                        pace.wait_out(failed, ctx).await?;
+                        continue;
+                    }
                 }
             }
             if let Some(mut events) = stream.take() {
@@ -287,17 +294,27 @@ impl Peer {
             if is_settled(&view.status, answered.as_ref()) {
                 break;
             }
-            shown.show(view.replace(self.read_task(&interface, &view.at.id, clock).await?));
+            match self.read_task(&interface, &view.at.id, clock).await {
+                Ok(next) => shown.show(view.replace(next)),
+                Err(failed) => {
+                    pace.wait_out(failed, ctx).await?;
+                    continue;
+                }
+            }
             if !is_settled(&view.status, answered.as_ref()) {
-                ctx.heartbeat();
-                clock.sleep(delay).await;
-                delay = (delay * 2).min(LOOK_MAX);
+                pace.wait(ctx).await;
             }
         }
         cancel.disarm();
         if view.status.state == TaskState::Completed && !view.is_whole {
             // The stream began behind what the task had before the question.
-            shown.show(view.replace(self.read_task(&interface, &view.at.id, clock).await?));
+            let whole = loop {
+                match self.read_task(&interface, &view.at.id, clock).await {
+                    Ok(whole) => break whole,
+                    Err(failed) => pace.wait_out(failed, ctx).await?,
+                }
+            };
+            shown.show(view.replace(whole));
         }
         let content = view.content();
         Ok(Settled { at: view.at, status: view.status, content })
@@ -354,6 +371,36 @@ struct Following {
     stream: Option<EventStream>,
     /// Status with the question that was answered last, which does not count again.
     answered: Option<TaskStatus>,
+}
+
+/// The delays between looks at a task, and the time after which there are no more.
+struct Pace {
+    until: Duration,
+    delay: Duration,
+}
+
+impl Pace {
+    fn new(clock: &dyn Clock) -> Self {
+        Self { until: clock.elapsed().saturating_add(TASK_TIME_MAX), delay: LOOK }
+    }
+
+    async fn wait(&mut self, ctx: &Ctx) {
+        ctx.heartbeat();
+        ctx.clock().sleep(self.delay).await;
+        self.delay = (self.delay * 2).min(LOOK_MAX);
+    }
+
+    /// Waits after a failed look.
+    ///
+    /// # Errors
+    /// The failure, if it does not pass or the time is over.
+    async fn wait_out(&mut self, failed: FailedAttempt, ctx: &Ctx) -> Result<(), FailedAttempt> {
+        if !failed.error.is_retriable() || ctx.clock().elapsed() >= self.until {
+            return Err(failed);
+        }
+        self.wait(ctx).await;
+        Ok(())
+    }
 }
 
 fn is_settled(status: &TaskStatus, answered: Option<&TaskStatus>) -> bool {

@@ -58,7 +58,8 @@ impl PeerError {
         })
     }
 
-    fn is_retriable(&self) -> bool {
+    /// Returns `true` if the same request may succeed later.
+    pub(crate) fn is_retriable(&self) -> bool {
         match self {
             Self::Failed { retriable, .. } => *retriable,
             Self::OutOfService { .. } | Self::Unhealthy { .. } => true,

@@ -1,13 +1,14 @@
 //! Agents of other servers that are asked by A2A.
 
 use crate::peer::{
-    Partner, Reply, Scene, URL, answers, body, breaks, events, header, is_get, reply,
+    Partner, Reply, Scene, URL, answers, body, breaks, events, header, is_get, refuses_to_connect,
+    reply,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use weftwork_a2a_wire::CardKey;
-use weftwork_types::port::EgressRequest;
+use weftwork_types::port::{Clock as _, EgressRequest};
 
 const CARD: &str = "/.well-known/agent-card.json";
 const A2A: &str = "endpoint: 'https://partner.example', retries: 0";
@@ -149,6 +150,62 @@ async fn a_server_without_streams_is_asked_until_the_task_has_ended() {
     assert_eq!(methods(&scene), ["SendMessage", "GetTask", "GetTask"]);
     let sent = body(&scene.partner.got()[1]);
     assert_eq!(sent["params"]["configuration"]["returnImmediately"], true);
+}
+
+#[tokio::test]
+async fn a_task_is_found_again_behind_a_server_that_was_down() {
+    // Long enough for the breaker to open.
+    const LOOKS_DOWN: usize = 12;
+    for streaming in [false, true] {
+        let script = |method: &str, number| match (method, number) {
+            ("SendMessage", _) => answers(200, &result(&json!({"task": task("WORKING", "")}))),
+            ("SendStreamingMessage", _) => {
+                events(&[result(&json!({"task": task("WORKING", "")}))], true)
+            }
+            (_, number) if number < LOOKS_DOWN => refuses_to_connect(),
+            (_, LOOKS_DOWN) => reply(503, &[], "starting"),
+            _ => {
+                let mut done = task("COMPLETED", "");
+                done["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "done"}]}]);
+                match method {
+                    "SubscribeToTask" => events(&[result(&json!({"task": done}))], false),
+                    _ => answers(200, &result(&done)),
+                }
+            }
+        };
+        let clock = weftwork_types::port::ManualClock::moved_by_sleeps();
+        let partner = server(card("JSONRPC", streaming), script);
+        let scene = Scene::at(Some(clock), A2A, "", partner).await;
+        let answer = scene.ask(json!({"userMessage": "Go."})).await;
+        assert_eq!(answer.content, Some(json!("done")), "{answer:?}");
+        assert_eq!(sent_texts(&scene), ["Go."], "the message is sent once");
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_is_given_up_is_named_and_its_context_goes_on() {
+    let script = |method: &str, _| match method {
+        "SendMessage" => answers(200, &result(&json!({"task": task("WORKING", "")}))),
+        _ => refuses_to_connect(),
+    };
+    let clock = weftwork_types::port::ManualClock::moved_by_sleeps();
+    let partner = server(card("JSONRPC", false), script);
+    let scene = Scene::at(Some(clock.clone()), A2A, "", partner).await;
+    let begun = clock.elapsed();
+    let answer = scene.ask(json!({"userMessage": "Go."})).await;
+    assert_eq!(answer.metadata["code"], "W1065", "{answer:?}");
+    assert_eq!(
+        answer.metadata["external"],
+        json!({"agent": "partner", "context": "c1", "task": "t1"})
+    );
+    assert!(clock.elapsed() - begun >= std::time::Duration::from_secs(60 * 60), "for 60 minutes");
+    clock.advance(std::time::Duration::from_secs(60));
+    scene.ask(json!({"userMessage": "And?"})).await;
+    let got = scene.partner.got();
+    let asked = got.iter().filter(|request| !is_get(request, CARD)).map(body);
+    let sent: Vec<_> = asked.filter(|body| body["method"] == "SendMessage").collect();
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert_eq!(sent[1]["params"]["message"]["contextId"], "c1");
 }
 
 #[tokio::test]
