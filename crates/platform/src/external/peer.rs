@@ -208,15 +208,17 @@ impl Peer {
         let retries = self.transport.retries.unwrap_or(RETRIES);
         let mut delay = DELAY;
         let mut repeated = 0;
+        let mut earlier = None;
         loop {
             let failed = match self.attempt(request, clock).await {
                 Ok(opened) => return Ok(opened),
-                Err(failed) => failed,
+                Err(failed) => failed.behind(earlier.take()),
             };
             let is_harmless = request.repetition == Repetition::Harmless;
             let wait = failed.again.filter(|_| is_harmless || !failed.may_have_acted);
             let wait = wait.map(|asked| asked.max(delay)).filter(|wait| *wait <= DELAY_MAX);
             let Some(wait) = wait.filter(|_| repeated < retries) else { return Err(failed) };
+            earlier = failed.may_have_acted.then_some(failed);
             clock.sleep(wait).await;
             delay = (delay * 2).min(DELAY_MAX);
             repeated += 1;

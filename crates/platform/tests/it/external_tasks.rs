@@ -2,6 +2,10 @@
 
 use crate::peer::{Partner, Scene, URL, answers, body, breaks, header, refuses_to_connect, reply};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use weftwork_types::port::{ManualClock, Method};
 
 const TASKS: &str = "endpoint: 'https://partner.example/agent-to-agent/tasks', retries: 0";
 
@@ -149,6 +153,51 @@ async fn a_request_that_may_have_been_taken_is_not_sent_again_without_a_person()
     assert_eq!(answer.content, Some(json!("ordered")), "{answer:?}");
     let keys: Vec<_> = scene.partner.got();
     assert_eq!(header(&keys[0], "idempotency-key"), header(&keys[1], "idempotency-key"));
+}
+
+#[tokio::test]
+async fn repetitions_that_are_used_up_leave_the_outcome_to_a_person() {
+    let external =
+        "endpoint: 'https://partner.example/agent-to-agent/tasks', retries: 2, idempotent: true";
+    // With a check of the health the server is left alone between the attempts.
+    let checked = format!("{external}, healthCheck: {{endpoint: /health}}");
+    for (external, sends) in [(external, 3), (checked.as_str(), 2)] {
+        for answer in ["call_again", "give_up"] {
+            let is_well = Arc::new(AtomicBool::new(false));
+            let switch = Arc::clone(&is_well);
+            let clock = ManualClock::moved_by_sleeps();
+            let partner = Partner::new(move |number, request| {
+                let is_well = switch.load(Ordering::Relaxed);
+                match request.method {
+                    Method::Get if is_well || number < 4 => reply(200, &[], "ok"),
+                    Method::Post if is_well => answers(200, &done(&json!("ordered"))),
+                    _ => reply(503, &[], "busy"),
+                }
+            });
+            let scene = Scene::at(Some(clock.clone()), external, "", partner).await;
+            let asked = scene.ask(json!({"userMessage": "Order."})).await;
+            assert_eq!(asked.metadata["status"], "input_required", "{asked:?}");
+            let question = json!(asked.metadata["questions"]).to_string();
+            assert!(question.contains("once_outcome_unknown"), "{question}");
+            assert!(question.contains("status 503: busy"), "{question}");
+            is_well.store(true, Ordering::Relaxed);
+            clock.advance(Duration::from_secs(60));
+            let ended = scene.answer(&asked, json!({"answer": answer})).await;
+            let keys = scene.partner.got();
+            let keys = keys.iter().filter_map(|request| header(request, "idempotency-key"));
+            let keys: Vec<_> = keys.collect();
+            match answer {
+                "call_again" => {
+                    assert_eq!(ended["content"], "ordered", "{ended}");
+                    assert_eq!(keys, [keys[0]].repeat(sends + 1), "one key");
+                }
+                _ => {
+                    assert_eq!(ended["error"]["code"], "W0132", "{ended}");
+                    assert_eq!(keys.len(), sends);
+                }
+            }
+        }
+    }
 }
 
 #[tokio::test]
