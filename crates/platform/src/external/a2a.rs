@@ -4,7 +4,7 @@ use super::ask::{Asked, Numbered, PeerPlace};
 use super::binding::Operation;
 use super::card::Interface;
 use super::error::{FailedAttempt, PeerError, shorten};
-use super::peer::{Peer, Repetition, within};
+use super::peer::{Opened, Peer, Reading, Repetition, within};
 use super::question::{PeerQuestion, answers_of};
 use super::stream::{EventStream, is_stream};
 use super::task_view::{First, Seen, TaskAt, TaskView, content_of_parts, text_of};
@@ -187,22 +187,36 @@ impl Peer {
             false => Repetition::IfUndone,
         };
         let request = interface.request(Operation::Send { message, streams }, repetition);
-        // The agent has the message, whatever its answer is.
-        let lost = |failed: FailedAttempt| FailedAttempt { may_have_acted: true, ..failed };
         let opened = self.send(&request, clock).await?;
+        let first = self.first_answer(opened, interface, &at, clock).await;
+        first.map_err(|failed| match failed.error {
+            // It refused the message, unless the code says otherwise.
+            PeerError::Failed { .. } => failed,
+            // The agent has the message, whatever its answer is.
+            _ => failed.of_taken(),
+        })
+    }
+
+    async fn first_answer(
+        &self,
+        opened: Opened,
+        interface: &Interface,
+        at: &TaskAt,
+        clock: &dyn Clock,
+    ) -> Result<(Value, Option<EventStream>), FailedAttempt> {
         if !is_stream(&opened) {
-            let answered = self.read(opened, &request, clock).await.map_err(lost)?;
+            let answered = self.read(opened, Reading::WHOLE, clock).await?;
             let value = answered.json();
             let value = value.map_err(|reason| self.invalid("an answer", reason))?;
             let first = interface.result(self, value)?;
-            First::read(self, &first, &at)?;
+            First::read(self, &first, at)?;
             return Ok((first, None));
         }
         let mut events = EventStream::new(opened);
         let first = events.next(self, interface).await?;
-        let ended = || self.invalid("a stream", "it ended before its first event").into();
-        let first = first.ok_or_else(|| lost(ended()))?;
-        First::read(self, &first, &at)?;
+        let ended = || self.invalid("a stream", "it ended before its first event");
+        let first = first.ok_or_else(ended)?;
+        First::read(self, &first, at)?;
         Ok((first, Some(events)))
     }
 

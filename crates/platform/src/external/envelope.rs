@@ -1,7 +1,7 @@
 //! Agents that are asked in the form of definitions: a request, and its answer when its run has ended.
 
 use super::ask::{Asked, Numbered, PeerPlace};
-use super::error::{PeerError, shorten};
+use super::error::{FailedAttempt, PeerError, shorten};
 use super::peer::{ANSWER_BYTES_MAX, Peer, PeerRequest, Reading, Repetition, Verdict};
 use super::question::PeerQuestion;
 use serde::Deserialize;
@@ -170,10 +170,11 @@ impl Peer {
             let request = self.task_request(&body, key, chain);
             let sent = async move {
                 let answered = self.fetch(&request, clock).await?;
-                // The request was made: an answer that cannot be read is its end.
+                // The server has the request, whatever its answer is.
+                let taken = |error: PeerError| FailedAttempt::from(error).of_taken();
                 let value = answered.json();
-                let value = value.map_err(|reason| self.invalid("an answer", reason))?;
-                self.check_answer(&value)?;
+                let value = value.map_err(|reason| taken(self.invalid("an answer", reason)))?;
+                self.check_answer(&value).map_err(taken)?;
                 Ok(value)
             };
             Box::pin(sent) as BoxFuture<'_, _>

@@ -94,6 +94,11 @@ pub(super) enum Reading {
     Stream,
 }
 
+impl Reading {
+    /// Whole, as long as an answer may be.
+    pub(super) const WHOLE: Self = Self::Whole { bytes_max: ANSWER_BYTES_MAX };
+}
+
 /// The repetitions that a request may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repetition {
@@ -232,7 +237,7 @@ impl Peer {
         clock: &dyn Clock,
     ) -> Result<Answered, FailedAttempt> {
         let opened = self.send(request, clock).await?;
-        self.read(opened, request, clock).await
+        self.read(opened, request.reading, clock).await
     }
 
     /// Makes one attempt, if the breaker admits it.
@@ -257,7 +262,7 @@ impl Peer {
         if let Ok(found) = opened {
             (opened, is_answer) = match request.verdict {
                 Verdict::Body if !is_success(found.response.status) => {
-                    let read = self.read(found, request, clock).await;
+                    let read = self.read(found, request.reading, clock).await;
                     let is_answer = read.as_ref().is_ok_and(Answered::has_verdict);
                     (read.map(Answered::reopened), is_answer)
                 }
@@ -359,11 +364,11 @@ impl Peer {
     pub(super) async fn read(
         &self,
         opened: Opened,
-        request: &PeerRequest,
+        reading: Reading,
         clock: &dyn Clock,
     ) -> Result<Answered, FailedAttempt> {
         let Opened { mut response, secrets } = opened;
-        let bytes_max = match request.reading {
+        let bytes_max = match reading {
             Reading::Whole { bytes_max } => bytes_max,
             Reading::Stream => ANSWER_BYTES_MAX,
         };
@@ -392,7 +397,7 @@ impl Peer {
         clock: &dyn Clock,
     ) -> FailedAttempt {
         let asked = retry_delay(&opened.response);
-        let text = match self.read(opened, request, clock).await {
+        let text = match self.read(opened, request.reading, clock).await {
             Ok(answered) => refusal_text(&answered),
             Err(_) => String::new(),
         };

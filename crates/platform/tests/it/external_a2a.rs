@@ -515,15 +515,15 @@ async fn a_card_is_signed_by_a_pinned_key_or_refused() {
 
 #[tokio::test]
 async fn answers_that_are_not_of_the_protocol_are_refused() {
-    let replies: [Case; 9] = [
-        (|| reply(200, &[("content-type", "application/json")], "<html>"), "W1066"),
-        (|| answers(200, &json!({"jsonrpc": "2.0", "id": 1})), "W1066"),
+    let replies: [(fn() -> Reply, Option<&str>); 10] = [
+        (|| reply(200, &[("content-type", "application/json")], "<html>"), None),
+        (|| answers(200, &json!({"jsonrpc": "2.0", "id": 1})), None),
         (
             || answers(200, &result(&json!({"task": {"id": "", "status": status("WORKING", "")}}))),
-            "W1066",
+            None,
         ),
-        (|| answers(200, &result(&json!({"task": task("DREAMING", "")}))), "W1066"),
-        (|| answers(200, &result(&json!({"other": {}}))), "W1066"),
+        (|| answers(200, &result(&json!({"task": task("DREAMING", "")}))), None),
+        (|| answers(200, &result(&json!({"other": {}}))), None),
         (
             || {
                 answers(
@@ -531,27 +531,40 @@ async fn answers_that_are_not_of_the_protocol_are_refused() {
                     &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32009, "message": "no"}}),
                 )
             },
-            "W1065",
+            Some("W1065"),
         ),
-        (|| events(&[json!("no object")], false), "W1066"),
+        (
+            || {
+                answers(
+                    200,
+                    &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "no"}}),
+                )
+            },
+            None,
+        ),
+        (|| events(&[json!("no object")], false), None),
         (
             || {
                 let other = json!({"statusUpdate": {"taskId": "t2", "contextId": "c1", "status": status("COMPLETED", "")}});
                 events(&[result(&json!({"task": task("WORKING", "")})), result(&other)], false)
             },
-            "W1066",
+            Some("W1066"),
         ),
         (
             || {
                 let long = json!({"task": task("WORKING", &"x".repeat(2 << 20))});
                 events(&[result(&long)], false)
             },
-            "W1066",
+            None,
         ),
     ];
     for (number, (made, code)) in replies.into_iter().enumerate() {
         let scene = Scene::new(A2A, server(card("JSONRPC", true), move |_, _| made())).await;
-        assert_eq!(scene.code("Go.").await, code, "{number}");
+        let answer = scene.ask(json!({"userMessage": "Go."})).await;
+        assert_eq!(answer.metadata.get("code"), code.map(|of| json!(of)).as_ref(), "{number}");
+        // The agent has the message: a person says whether it did what it was asked for.
+        let questions = json!(answer.metadata.get("questions")).to_string();
+        assert_eq!(questions.contains("once_outcome_unknown"), code.is_none(), "{number}");
     }
 }
 
