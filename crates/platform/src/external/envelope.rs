@@ -76,9 +76,11 @@ impl Peer {
         place.set_context(conversation.clone());
         let mut body = self.first_request(&asked, &conversation);
         let mut number = 0;
+        // Failure of the request with a decision.
+        let mut refused = None;
         loop {
             number += 1;
-            let value = self.send_task(body, number, &asked.chain, ctx).await?;
+            let value = self.send_task(body.clone(), number, &asked.chain, ctx).await?;
             let answer = match self.read_answer(value) {
                 Ok(answer) => answer,
                 Err(error) => return Err(error.fault().into()),
@@ -87,8 +89,15 @@ impl Peer {
             place.set_context(conversation.clone());
             place.task = answer.text("run").map(str::to_owned).or(place.task.take());
             if !answer.success {
-                return Err(self.failure_of(&answer).into());
+                let failure = refused.unwrap_or_else(|| self.failure_of(&answer));
+                // Somebody may have decided there: then the request without a decision gets what came of it.
+                if body["payload"].as_object_mut().and_then(|of| of.remove("decision")).is_none() {
+                    return Err(failure.into());
+                }
+                refused = Some(failure);
+                continue;
             }
+            place.is_late |= refused.take().is_some();
             let Some(approval) = answer.approval().map(str::to_owned) else {
                 if answer.text("status").is_some_and(|status| status == "input_required") {
                     let reason = "it asks something that this form of requests cannot answer; ask the agent by A2A, or answer there";

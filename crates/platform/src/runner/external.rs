@@ -78,7 +78,7 @@ async fn build(
     if is_late {
         warn(
             &mut answer,
-            "the task went on at its server before the answer to its question, which was not sent",
+            "the task went on at its server before the answer to its question, which was not taken",
         );
     }
     let mut message = Message::text(id, Role::Assistant, text);

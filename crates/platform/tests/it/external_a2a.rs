@@ -334,7 +334,7 @@ async fn a_task_that_went_on_without_the_answer_gives_its_result() {
         let answer = scene.answer(&asked, json!(value)).await;
         assert_eq!(answer["content"], "ordered", "{answer}");
         let warnings = answer["metadata"]["warnings"].to_string();
-        assert!(warnings.contains("which was not sent"), "{warnings}");
+        assert!(warnings.contains("which was not taken"), "{warnings}");
         assert_eq!(sent_texts(&scene), ["Order."], "the answer is not sent");
     }
     // It ends between the look and the answer.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use weftwork_types::port::{ManualClock, Method};
+use weftwork_types::port::{EgressRequest, ManualClock, Method};
 
 const TASKS: &str = "endpoint: 'https://partner.example/agent-to-agent/tasks', retries: 0";
 
@@ -139,6 +139,31 @@ async fn an_approval_of_the_server_is_a_question_here() {
             "payload": {"orchestrationAction": "human-response", "approvalId": "a1", "decision": "approve"},
         })
     );
+}
+
+#[tokio::test]
+async fn a_decision_that_comes_too_late_gives_what_came_of_the_earlier_one() {
+    let script = |_: usize, request: &EgressRequest| {
+        let payload = &body(request)["payload"];
+        if payload.get("approvalId").is_none() {
+            let metadata = json!({"status": "input_required", "approvalId": "a1"});
+            let asks = json!({"success": true, "mode": "build", "content": "May I?", "metadata": metadata});
+            return answers(200, &asks);
+        }
+        match payload.get("decision") {
+            Some(_) => answers(
+                409,
+                &json!({"success": false, "mode": "build", "error": "it has another answer"}),
+            ),
+            None => answers(200, &done(&json!("ordered"))),
+        }
+    };
+    let scene = Scene::new(TASKS, Partner::new(script)).await;
+    let asked = scene.ask(json!({"userMessage": "Order."})).await;
+    let ended = scene.answer(&asked, json!("reject")).await;
+    assert_eq!(ended["content"], "ordered", "{ended}");
+    let warnings = ended["metadata"]["warnings"].to_string();
+    assert!(warnings.contains("before the answer to its question"), "{warnings}");
 }
 
 #[tokio::test]
