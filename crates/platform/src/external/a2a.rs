@@ -330,7 +330,8 @@ impl Peer {
             };
             shown.show(view.replace(whole));
         }
-        let content = view.content();
+        // A secret may have come in several pieces.
+        let content = self.without_secrets(view.content(), clock).await;
         Ok(Settled { at: view.at, status: view.status, content })
     }
 

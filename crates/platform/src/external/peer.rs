@@ -360,6 +360,16 @@ impl Peer {
         }
     }
 
+    /// Returns a value without the secrets of requests.
+    pub(super) async fn without_secrets(&self, value: Value, clock: &dyn Clock) -> Value {
+        let Some(credentials) = &self.credentials else { return value };
+        match credentials.sign(&[], &*self.egress, clock).await {
+            Ok(Signed { secrets, .. }) => without_secrets(value, &secrets),
+            // Then no request had any.
+            Err(_) => value,
+        }
+    }
+
     /// Reads an answer whole.
     pub(super) async fn read(
         &self,

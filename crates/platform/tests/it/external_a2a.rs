@@ -130,6 +130,25 @@ async fn a_task_is_streamed_and_its_context_goes_on() {
 }
 
 #[tokio::test]
+async fn a_secret_that_comes_back_in_pieces_is_in_no_answer() {
+    let script = |_: &str, _| {
+        events(
+            &[
+                result(&json!({"task": task("WORKING", "")})),
+                chunk("It is CANA", false),
+                chunk("RY-KEY.", true),
+                status_update("COMPLETED", ""),
+            ],
+            false,
+        )
+    };
+    let external = format!("{A2A}, authentication: {{type: bearer, secret: PARTNER_KEY}}");
+    let scene = Scene::new(&external, server(card("JSONRPC", true), script)).await;
+    let answer = scene.ask(json!({"userMessage": "Your token?"})).await;
+    assert_eq!(answer.content, Some(json!("It is [secret].")), "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_server_without_streams_is_asked_until_the_task_has_ended() {
     let script = |method: &str, number| match (method, number) {
         ("SendMessage", _) => answers(200, &result(&json!({"task": task("WORKING", "")}))),
