@@ -43,6 +43,9 @@ struct Settled {
     at: TaskAt,
     status: TaskStatus,
     content: Value,
+    /// Name of the agent, as its card has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
 }
 
 /// The answer to a message, with the stream that it came by.
@@ -88,13 +91,14 @@ impl Peer {
             let answered_before = answered.take().filter(|_| !is_late);
             let following = Following { view, stream, answered: answered_before };
             let shown = Shown::new(&self.slug, asked.answer, ctx);
-            let Settled { at, status, content } = self.follow(following, shown, number).await?;
+            let Settled { at, status, content, name } =
+                self.follow(following, shown, number).await?;
             place.set_context(at.context.clone());
             match status.state {
                 TaskState::Completed => return Ok(content),
                 state if state.asks() => {
                     let questions = questions_of(&status);
-                    let answers = self.ask_all(&questions, ctx)?;
+                    let answers = self.ask_all(&questions, name.as_deref(), ctx)?;
                     message = message_to(&at, answers_of(&questions, answers), &asked.chain);
                     answered = Some(status);
                 }
@@ -332,7 +336,7 @@ impl Peer {
         }
         // A secret may have come in several pieces.
         let content = self.without_secrets(view.content(), clock).await;
-        Ok(Settled { at: view.at, status: view.status, content })
+        Ok(Settled { at: view.at, status: view.status, content, name: interface.name.clone() })
     }
 
     /// Reads a task as it is now.

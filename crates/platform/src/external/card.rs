@@ -46,6 +46,8 @@ pub(super) struct Interface {
     pub(super) binding: Binding,
     pub(super) tenant: String,
     pub(super) streams: bool,
+    /// Name of the agent, for texts.
+    pub(super) name: Option<String>,
 }
 
 /// A card that was checked.
@@ -61,6 +63,8 @@ pub(crate) struct KnownCard {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Card {
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     supported_interfaces: Vec<Value>,
     #[serde(default)]
@@ -165,7 +169,8 @@ impl Peer {
                 continue;
             }
             let streams = card.capabilities.streaming;
-            return Ok(Interface { url, binding, tenant: one.tenant, streams });
+            let name = Some(shorten(&card.name)).filter(|name| !name.is_empty());
+            return Ok(Interface { url, binding, tenant: one.tenant, streams, name });
         }
         if let Some(other) = elsewhere {
             return Err(self.bad_card(format!(

@@ -60,6 +60,13 @@ impl TaskAnswer {
         let waits = matches!(self.text("status"), Some("input_required" | "paused"));
         self.text("approvalId").filter(|_| waits)
     }
+
+    /// Call that an approval is about, as the question with its id has it.
+    fn call(&self, approval: &str) -> Option<Value> {
+        let questions = self.known("questions")?.as_array()?;
+        let ask = &questions.iter().find(|question| question["id"] == approval)?["ask"];
+        Some(json!({"tool": ask["tool"].as_str()?, "arguments": ask["args"]}))
+    }
 }
 
 impl Peer {
@@ -110,10 +117,12 @@ impl Peer {
                 other => other.to_string(),
             };
             let question = PeerQuestion {
+                call: answer.call(&approval),
                 schema: Some(json!({"enum": ["approve", "reject"]})),
                 ..PeerQuestion::of_text(text)
             };
-            let decision = self.ask_all(&[question], ctx)?.pop().unwrap_or_default();
+            let name = self.transport.agent.as_deref();
+            let decision = self.ask_all(&[question], name, ctx)?.pop().unwrap_or_default();
             body = json!({
                 "mode": answer.mode,
                 "userMessage": "",

@@ -292,10 +292,7 @@ async fn questions_of_a_task_become_questions_and_the_answer_its_next_message() 
     let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
     let asked = scene.ask(json!({"userMessage": "Paint."})).await;
     let text = json!(asked.metadata["questions"]).to_string();
-    assert!(
-        text.contains("agent partner at https://partner.example asks: Which colour?"),
-        "{text}"
-    );
+    assert!(text.contains("agent Golf at https://partner.example asks: Which colour?"), "{text}");
     assert_eq!(scene.answer(&asked, json!("green")).await["content"], "green");
     let sent = ["SendStreamingMessage", "GetTask", "SendStreamingMessage"];
     assert_eq!(methods(&scene), sent, "nothing is sent twice");

@@ -119,23 +119,32 @@ async fn an_approval_of_the_server_is_a_question_here() {
             200,
             &json!({
                 "success": true, "mode": "build", "content": "May I order?",
-                "metadata": {"status": "input_required", "approvalId": "a1", "conversationId": "theirs"},
+                "metadata": {
+                    "status": "input_required", "approvalId": "a1", "conversationId": "theirs",
+                    "questions": [{"id": "a1", "ask": {"tool": "shop/order", "args": {"n": 1}}}],
+                },
             }),
         ),
         _ => answers(200, &done(&json!("ordered"))),
     };
-    let scene = Scene::new(TASKS, Partner::new(script)).await;
+    let external = format!("{TASKS}, agent: clerk");
+    let scene = Scene::new(&external, Partner::new(script)).await;
     let asked = scene.ask(json!({"userMessage": "Order."})).await;
     assert_eq!(asked.metadata["status"], "input_required", "{asked:?}");
-    let text = json!(asked.metadata["questions"]).to_string();
-    assert!(text.contains("May I order?") && text.contains("partner"), "{text}");
+    assert_eq!(
+        asked.metadata["questions"][0]["ask"]["value"],
+        json!({
+            "question": "agent clerk at https://partner.example asks: May I order?",
+            "call": {"tool": "shop/order", "arguments": {"n": 1}},
+        })
+    );
     assert_eq!(scene.answer(&asked, json!("approve")).await["content"], "ordered");
     let got = scene.partner.got();
     assert_eq!(got.len(), 2, "the first request is not sent again");
     assert_eq!(
         body(&got[1]),
         json!({
-            "mode": "build", "userMessage": "", "conversationId": "theirs",
+            "agent": "clerk", "mode": "build", "userMessage": "", "conversationId": "theirs",
             "payload": {"orchestrationAction": "human-response", "approvalId": "a1", "decision": "approve"},
         })
     );
