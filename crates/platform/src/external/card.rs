@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use url::Url;
 use weftwork_a2a_wire::{AgentInterface, VERSION};
-use weftwork_types::port::{Clock, Method};
+use weftwork_types::port::{Clock, EgressError, Method};
 
 /// Place of the card below the address of a server.
 const CARD: &str = "/.well-known/agent-card.json";
@@ -102,7 +102,13 @@ impl Peer {
             repetition: Repetition::Harmless,
             verdict: Verdict::Status,
         };
-        let answered = self.fetch(&request, clock).await?;
+        let answered = self.fetch(&request, clock).await.map_err(|failed| match failed.error {
+            PeerError::Network { source: EgressError::TooLong { .. }, .. } => {
+                let reason = format!("it is longer than {CARD_BYTES_MAX} bytes");
+                self.bad_card(reason).into()
+            }
+            _ => failed,
+        })?;
         let interface = match (answered.status, known) {
             (304, Some(known)) => known.interface,
             (304, None) => return Err(self.bad_card("status 304, and none is known").into()),

@@ -482,7 +482,7 @@ async fn cards_that_cannot_be_believed_are_refused_before_anything_is_sent() {
         (|| reply(200, &[], "<html>"), "W1067"),
         (|| reply(404, &[], "none"), "W1065"),
         (|| reply(301, &[("location", "https://other.example/card")], ""), "W1065"),
-        (|| reply(200, &[], "x".repeat(300 << 10)), "W0809"),
+        (|| reply(200, &[], "x".repeat(300 << 10)), "W1067"),
     ];
     for (made, code) in replies {
         let scene = Scene::new(A2A, Partner::new(move |_, _| made())).await;
