@@ -96,6 +96,30 @@ impl Unknown {
     }
 }
 
+/// A request that is on its way. It is logged if the run is cancelled meanwhile.
+struct OnWay<'a> {
+    slug: &'a str,
+    ctx: &'a Ctx,
+    ended: bool,
+}
+
+impl OnWay<'_> {
+    fn ends(mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for OnWay<'_> {
+    fn drop(&mut self) {
+        if !self.ended && self.ctx.is_cancelled() {
+            tracing::warn!(
+                agent = self.slug,
+                "a request was cancelled on its way: it is unknown whether the agent does it"
+            );
+        }
+    }
+}
+
 /// Reads what is recorded in place of an answer.
 fn recorded<T: DeserializeOwned>(value: &Value, member: &str) -> Option<T> {
     let only = value.as_object().filter(|of| of.len() == 1)?.get(member)?;
@@ -138,7 +162,9 @@ impl Peer {
                 let reserved = reserved.map_err(|error| error.fault())?;
                 // Every attempt has the key of the first one.
                 let key = again.as_ref().map_or_else(|| key.to_string(), |first| first.key.clone());
+                let on_way = OnWay { slug: &self.slug, ctx, ended: false };
                 let done = work(key.clone()).await;
+                on_way.ends();
                 reserved.settle(Usage::tool_call()).await;
                 Ok(match done {
                     Ok(value) => value,
