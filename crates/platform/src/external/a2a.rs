@@ -1,6 +1,6 @@
 //! Agents that are asked by A2A: messages, and the tasks that they begin.
 
-use super::ask::{Asked, Numbered, PeerPlace};
+use super::ask::{Asked, Numbered, PeerLocation};
 use super::binding::Operation;
 use super::card::Interface;
 use super::error::{FailedAttempt, PeerError, shorten};
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_MAX: Duration = Duration::from_secs(10);
 /// Time limit for the cancellation of a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
-/// What is read of a task, in errors.
+/// Name of a task in errors.
 const A_TASK: &str = "a task";
 /// Member of the record of an answer that was not sent: the task that went on before it.
 const GONE_ON: &str = "goneOn";
@@ -67,7 +67,7 @@ impl Peer {
     pub(super) async fn ask_a2a(
         self: &Arc<Self>,
         asked: Asked<'_>,
-        place: &mut PeerPlace,
+        location: &mut PeerLocation,
         ctx: &Ctx,
     ) -> NodeResult<Value> {
         let mut message = first_message(&asked)?;
@@ -77,23 +77,23 @@ impl Peer {
             number += 1;
             let reply = Reply { message: &message, question: answered.as_ref() };
             let Sent { first, stream, is_late } = self.send_message(reply, number, ctx).await?;
-            place.is_late |= is_late;
+            location.is_late |= is_late;
             let view = match first {
                 First::Message(message) => {
-                    place.set_context(message.context_id);
+                    location.set_context(message.context_id);
                     return Ok(content_of_parts(&message.parts));
                 }
                 First::Task(view) => view,
             };
-            place.set_context(view.at.context.clone());
-            place.task = Some(view.at.id.clone());
+            location.set_context(view.at.context.clone());
+            location.task = Some(view.at.id.clone());
             // A question that has no answer yet counts again.
             let answered_before = answered.take().filter(|_| !is_late);
             let following = Following { view, stream, answered: answered_before };
             let shown = Shown::new(&self.slug, asked.answer, ctx);
             let Settled { at, status, content, name } =
                 self.follow(following, shown, number).await?;
-            place.set_context(at.context.clone());
+            location.set_context(at.context.clone());
             match status.state {
                 TaskState::Completed => return Ok(content),
                 state if state.asks() => {

@@ -40,12 +40,12 @@ pub(crate) struct Asked<'a> {
 #[derive(Debug)]
 pub(crate) struct PeerAnswer {
     pub(crate) content: NodeResult<Value>,
-    pub(crate) place: PeerPlace,
+    pub(crate) location: PeerLocation,
 }
 
-/// The place of a request at its server, as far as it is known.
+/// The location of a request at its server, as far as it is known.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct PeerPlace {
+pub(crate) struct PeerLocation {
     /// Conversation.
     pub(crate) context: Option<String>,
     /// Task or run.
@@ -54,7 +54,7 @@ pub(crate) struct PeerPlace {
     pub(crate) is_late: bool,
 }
 
-impl PeerPlace {
+impl PeerLocation {
     /// Sets the conversation, unless it is empty.
     pub(super) fn set_context(&mut self, context: String) {
         if !context.is_empty() {
@@ -139,12 +139,13 @@ impl Peer {
     /// If the run was cancelled, the task there is cancelled in the background. Otherwise it goes on, and is
     /// found again when the node is executed again.
     pub(crate) async fn ask(self: &Arc<Self>, asked: Asked<'_>, ctx: &Ctx) -> PeerAnswer {
-        let mut place = PeerPlace { context: asked.context.clone(), ..PeerPlace::default() };
+        let mut location =
+            PeerLocation { context: asked.context.clone(), ..PeerLocation::default() };
         let content = match self.transport.form() {
-            ExternalForm::Task => self.ask_task(asked, &mut place, ctx).await,
-            ExternalForm::A2a => self.ask_a2a(asked, &mut place, ctx).await,
+            ExternalForm::Task => self.ask_task(asked, &mut location, ctx).await,
+            ExternalForm::A2a => self.ask_a2a(asked, &mut location, ctx).await,
         };
-        PeerAnswer { content, place }
+        PeerAnswer { content, location }
     }
 
     /// Makes a request once. If it is unknown whether the server took it, a person decides; if the process

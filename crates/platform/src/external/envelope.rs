@@ -1,6 +1,6 @@
 //! Agents that are asked in the form of definitions: a request, and its answer when its run has ended.
 
-use super::ask::{Asked, Numbered, PeerPlace};
+use super::ask::{Asked, Numbered, PeerLocation};
 use super::error::{FailedAttempt, PeerError, shorten};
 use super::peer::{ANSWER_BYTES_MAX, Peer, PeerRequest, Reading, Repetition, Verdict};
 use super::question::PeerQuestion;
@@ -73,14 +73,14 @@ impl Peer {
     pub(super) async fn ask_task(
         self: &Arc<Self>,
         asked: Asked<'_>,
-        place: &mut PeerPlace,
+        location: &mut PeerLocation,
         ctx: &Ctx,
     ) -> NodeResult<Value> {
         let conversation = match &asked.context {
             Some(known) => known.clone(),
             None => self.new_conversation(ctx).await?,
         };
-        place.set_context(conversation.clone());
+        location.set_context(conversation.clone());
         let mut body = self.first_request(&asked, &conversation);
         let mut number = 0;
         // Failure of the request with a decision.
@@ -93,8 +93,8 @@ impl Peer {
                 Err(error) => return Err(error.fault().into()),
             };
             let conversation = answer.text("conversationId").unwrap_or(&conversation).to_owned();
-            place.set_context(conversation.clone());
-            place.task = answer.text("run").map(str::to_owned).or(place.task.take());
+            location.set_context(conversation.clone());
+            location.task = answer.text("run").map(str::to_owned).or(location.task.take());
             if !answer.success {
                 let failure = refused.unwrap_or_else(|| self.failure_of(&answer));
                 // Somebody may have decided there: then the request without a decision gets what came of it.
@@ -104,7 +104,7 @@ impl Peer {
                 refused = Some(failure);
                 continue;
             }
-            place.is_late |= refused.take().is_some();
+            location.is_late |= refused.take().is_some();
             let Some(approval) = answer.approval().map(str::to_owned) else {
                 if answer.text("status").is_some_and(|status| status == "input_required") {
                     let reason = "it asks something that this form of requests cannot answer; ask the agent by A2A, or answer there";

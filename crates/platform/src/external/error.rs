@@ -92,7 +92,7 @@ impl PeerError {
 
 impl FailedAttempt {
     /// The failure of a request whose earlier attempt may have had an effect: so may all together.
-    pub(crate) fn behind(self, earlier: Option<Self>) -> Self {
+    pub(crate) fn after_attempt(self, earlier: Option<Self>) -> Self {
         match earlier {
             None => self,
             Some(earlier) if self.error.is_unsent() => Self { again: self.again, ..earlier },

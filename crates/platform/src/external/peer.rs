@@ -217,7 +217,7 @@ impl Peer {
         loop {
             let failed = match self.attempt(request, clock).await {
                 Ok(opened) => return Ok(opened),
-                Err(failed) => failed.behind(earlier.take()),
+                Err(failed) => failed.after_attempt(earlier.take()),
             };
             let is_harmless = request.repetition == Repetition::Harmless;
             let wait = failed.again.filter(|_| is_harmless || !failed.may_have_acted);

@@ -6,7 +6,7 @@ use crate::call::{cut, is_cut};
 use crate::context;
 use crate::definition::{AgentType, Orchestration};
 use crate::deliver::{answered, deliver, normalized};
-use crate::external::{Asked, PeerAnswer, PeerPlace};
+use crate::external::{Asked, PeerAnswer, PeerLocation};
 use crate::mode::{RequestError, payload_of};
 use crate::state::{AgentState, AgentStateUpdate, chain_of, last_request};
 use serde_json::{Map, Value, json};
@@ -55,8 +55,8 @@ async fn build(
     };
     let peer =
         agent.peer.as_ref().ok_or_else(|| NodeError::message("the definition has no peer"))?;
-    let PeerAnswer { content, place } = Box::pin(peer.ask(asked, &ctx)).await;
-    let PeerPlace { context, task, is_late } = place;
+    let PeerAnswer { content, location } = Box::pin(peer.ask(asked, &ctx)).await;
+    let PeerLocation { context, task, is_late } = location;
     let external = json!({"agent": agent.slug, "context": context, "task": task});
     let mut was_cut = false;
     let done = match content {
