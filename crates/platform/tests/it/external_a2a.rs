@@ -16,6 +16,9 @@ const A2A: &str = "endpoint: 'https://partner.example', retries: 0";
 /// An answer, and the code of the failure that it is.
 type Case = (fn() -> Reply, &'static str);
 
+/// An answer to a message, and the code of the failure that it is; `None` if it leaves the outcome unknown.
+type SentCase = (fn() -> Reply, Option<&'static str>);
+
 /// A card with an address of a binding.
 fn card(binding: &str, streaming: bool) -> Value {
     json!({
@@ -531,7 +534,7 @@ async fn a_card_is_signed_by_a_pinned_key_or_refused() {
 
 #[tokio::test]
 async fn answers_that_are_not_of_the_protocol_are_refused() {
-    let replies: [(fn() -> Reply, Option<&str>); 10] = [
+    let replies: [SentCase; 10] = [
         (|| reply(200, &[("content-type", "application/json")], "<html>"), None),
         (|| answers(200, &json!({"jsonrpc": "2.0", "id": 1})), None),
         (
