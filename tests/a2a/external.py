@@ -332,6 +332,35 @@ def two_servers_ask_one_another():
         assert answer["success"], answer
 
 
+def an_approval_of_the_other_server_is_answered_here_or_there():
+    bearer = {"type": "bearer", "secret": "PEER_TOKEN"}
+    with World() as world:
+        one, two = world.home(), world.home()
+        api = {"endpoint": f"{two.url}/health", "method": "GET"}
+        clerk = {
+            "weft": 1, "type": "api", "requires_confirmation": ["api/clerk"],
+            "transport": {"kind": "api", "api": api},
+        }
+        two.define("clerk", json.dumps(clerk))
+        two.start("clerk")
+        one.define("by-task", external(f"{two.url}/agent-to-agent/tasks", agent="clerk", authentication=bearer))
+        one.define("by-a2a", external(f"{two.url}/a2a/clerk", authentication=bearer))
+        one.start()
+        for slug in ["by-task", "by-a2a"]:
+            for approved_there in [False, True]:
+                asked = one.ask(slug, "Go", conversationId=f"{slug} {approved_there}")
+                assert asked["metadata"].get("status") == "input_required", asked
+                call = asked["metadata"]["questions"][0]["ask"]["value"].get("call", {})
+                assert call.get("tool") == "api/clerk", asked
+                asked["metadata"]["assistant"] = f"agents:{slug}"
+                if approved_there:
+                    thread = two.send("POST", "/threads/search", {"status": "interrupted"})[0]["thread_id"]
+                    two.weft("threads", "resume", thread, "--approve")
+                answer = one.answer(asked, "reject" if approved_there else "approve")
+                assert answer["content"] == {"status": "ok"}, answer
+                assert ("warnings" in answer["metadata"]) == approved_there, answer
+
+
 CASES = [
     a_server_of_the_python_sdk_streams_asks_and_fails, text_of_a_server_is_streamed_and_its_task_cancelled,
     a_killed_server_finds_the_task_again,
@@ -347,7 +376,8 @@ def main(words):
         return f"{case.__name__} {binding}", lambda: case(binding)
 
     cases = [named(case, binding) for case in CASES for binding in BINDINGS]
-    return play([*cases, ("two_servers_ask_one_another", two_servers_ask_one_another)], words)
+    both = [two_servers_ask_one_another, an_approval_of_the_other_server_is_answered_here_or_there]
+    return play([*cases, *((case.__name__, case) for case in both)], words)
 
 
 if __name__ == "__main__":

@@ -82,8 +82,10 @@ impl HostedAgents {
         };
         let id = request.payload.approval_id.as_deref();
         let id = id.ok_or_else(|| wrong("missing".to_owned()))?;
-        let rows = self.runtime().store().interrupts(who, runs.id()).await;
-        let rows = rows.map_err(|error| error.fault())?;
+        let rows = match self.runtime().store().interrupts(who, runs.id()).await {
+            Err(StoreError::NotFound { .. }) => Vec::new(),
+            rows => rows.map_err(|error| error.fault())?,
+        };
         let is_it = |row: &InterruptRow| {
             row.interrupt.approval().is_some() && row.interrupt.id.to_string() == id
         };

@@ -110,7 +110,8 @@ impl HostedAgents {
         let mode = mode.map_err(|error| error.fault())?;
         let orchestration = OrchestrationAction::of(&request.payload);
         let orchestration = orchestration.map_err(|error| error.fault())?;
-        if orchestration.is_some() {
+        // Every agent may wait for an approval.
+        if !matches!(orchestration, None | Some(OrchestrationAction::HumanResponse)) {
             mode::check_steps(slug, definition).map_err(|error| error.fault())?;
         }
         let action = match orchestration {

@@ -120,10 +120,10 @@ pub struct Payload {
     /// `rollback`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub orchestration_action: Option<String>,
-    /// Approval that `human-response` answers: the id of the question.
+    /// Approval that the request answers, of any agent: the id of the question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_id: Option<String>,
-    /// Decision of `human-response`: `approve`, `edit`, with the values as the `input` of the request,
+    /// Decision about the approval: `approve`, `edit`, with the values as the `input` of the request,
     /// or `reject`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
@@ -150,6 +150,19 @@ impl Payload {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns `true` if it answers an approval: with the action `human-response`, or with its id and the
+    /// decision alone.
+    #[must_use]
+    pub fn answers_approval(&self) -> bool {
+        match self.orchestration_action.as_deref() {
+            Some(action) => action == "human-response",
+            None => {
+                let is_other = self.orchestrate == Some(true) || self.action.is_some();
+                self.approval_id.is_some() && self.decision.is_some() && !is_other
+            }
+        }
     }
 }
 

@@ -123,6 +123,39 @@ fn an_answer_at_a_checkpoint_needs_the_right_to_approve_by_every_route() {
 }
 
 #[test]
+fn an_approval_of_an_agent_without_steps_is_answered_by_requests_with_the_right_to_approve() {
+    let home = home();
+    std::fs::create_dir_all(home.path("agents/clerk")).expect("made");
+    let clerk = "type: api\nrequires_confirmation: [api/clerk]\ntransport: {kind: api, api: {endpoint: 'https://shop.example/orders'}}\n";
+    std::fs::write(home.path("agents/clerk/agent.yaml"), clerk).expect("written");
+    let runner = add(&home, "ada", &["--rights", "read,run"]);
+    let approver = add(&home, "ada", &["--rights", "approve"]);
+    let (served, _) = serve(&home, &["--keys", "keys"]);
+    let send = |request: &str, token: &str, body: &Value| served.send(request, &key(token), body);
+    for (conversation, request, action) in [
+        ("c", "POST /agents/clerk/tasks", json!(null)),
+        ("d", "POST /agents/clerk/tasks", json!("human-response")),
+        ("e", "POST /agent-to-agent/tasks", json!(null)),
+        ("f", "POST /agent-to-agent/tasks", json!("human-response")),
+    ] {
+        let body = |payload: Value| json!({"agent": "clerk", "mode": "build", "userMessage": "", "conversationId": conversation, "payload": payload});
+        let mut begin = body(json!({}));
+        begin["userMessage"] = json!("Order.");
+        let waiting = send(request, &runner, &begin);
+        let id = waiting.1["metadata"]["approvalId"].clone();
+        assert!(waiting.0 == 200 && id.is_string(), "{waiting:?}");
+        let answer = |id: &Value| {
+            body(json!({"orchestrationAction": action, "approvalId": id, "decision": "reject"}))
+        };
+        assert_eq!(send(request, &runner, &answer(&id)).0, 403, "{request}");
+        assert_eq!(send(request, &approver, &answer(&json!("x"))).0, 422, "{request}");
+        let ended = send(request, &approver, &answer(&id)).1;
+        assert!(ended["metadata"]["run"].is_string(), "it went on: {ended}");
+        assert!(ended["metadata"].get("status").is_none(), "it does not wait: {ended}");
+    }
+}
+
+#[test]
 fn files_of_keys_that_others_read_or_that_are_broken_are_refused_with_all_problems() {
     let home = home();
     add(&home, "ada", &[]);

@@ -297,6 +297,13 @@ impl Rules<'_> {
             }
         }
         for (place, key) in external.card_keys.iter().enumerate() {
+            // The text of a problem must not have the key.
+            if key.contains_key("d") {
+                let pointer = format!("{AT}/card_keys/{place}");
+                let expected = "a public key, without `d`: that is its private part, and no definition has secrets";
+                self.report(ProblemKind::BadValue, &pointer, expected);
+                continue;
+            }
             if let Err(error) = CardVerifier::new(&[Json::Object(key.clone())]) {
                 let pointer = format!("{AT}/card_keys/{place}");
                 self.report(ProblemKind::BadValue, &pointer, format!("a public key ({error})"));

@@ -1,10 +1,10 @@
 //! Agents that are asked by A2A: messages, and the tasks that they begin.
 
-use super::ask::{Asked, Numbered, PeerAnswer};
+use super::ask::{Asked, Numbered, PeerLocation};
 use super::binding::Operation;
 use super::card::Interface;
-use super::error::{FailedAttempt, PeerError};
-use super::peer::{Peer, Repetition, within};
+use super::error::{FailedAttempt, PeerError, shorten};
+use super::peer::{Opened, Peer, Reading, Repetition, within};
 use super::question::{PeerQuestion, answers_of};
 use super::stream::{EventStream, is_stream};
 use super::task_view::{First, Seen, TaskAt, TaskView, content_of_parts, text_of};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use weftwork_a2a_wire::{Message, Part, PartContent, Role, TaskState, TaskStatus};
+use weftwork_a2a_wire::{Message, Part, PartContent, Role, Task, TaskState, TaskStatus};
 use weftwork_graph::{Ctx, NodeError, NodeResult, Once};
 use weftwork_types::message::{Media, Message as OwnMessage, Part as OwnPart};
 use weftwork_types::port::Clock;
@@ -31,6 +31,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOK_MAX: Duration = Duration::from_secs(10);
 /// Time limit for the cancellation of a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Name of a task in errors.
+const A_TASK: &str = "a task";
+/// Member of the record of an answer that was not sent: the task that went on before it.
+const GONE_ON: &str = "goneOn";
 
 /// A task that waits or has ended, as it is recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,47 +43,63 @@ struct Settled {
     at: TaskAt,
     status: TaskStatus,
     content: Value,
+    /// Name of the agent, as its card has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
 }
 
 /// The answer to a message, with the stream that it came by.
 struct Sent {
     first: First,
     stream: Option<EventStream>,
+    /// `true` if the task went on before the message, which was not sent.
+    is_late: bool,
+}
+
+/// A question of a task, and the message that answers it.
+struct Reply<'a> {
+    message: &'a Message,
+    /// Status with the question; `None` for the first message of a request.
+    question: Option<&'a TaskStatus>,
 }
 
 impl Peer {
     pub(super) async fn ask_a2a(
         self: &Arc<Self>,
         asked: Asked<'_>,
+        location: &mut PeerLocation,
         ctx: &Ctx,
-    ) -> NodeResult<PeerAnswer> {
+    ) -> NodeResult<Value> {
         let mut message = first_message(&asked)?;
         let mut answered = None;
         let mut number = 0;
         loop {
             number += 1;
-            let Sent { first, stream } = self.send_message(message, number, ctx).await?;
+            let reply = Reply { message: &message, question: answered.as_ref() };
+            let Sent { first, stream, is_late } = self.send_message(reply, number, ctx).await?;
+            location.is_late |= is_late;
             let view = match first {
                 First::Message(message) => {
-                    let context = Some(message.context_id).filter(|context| !context.is_empty());
-                    let content = content_of_parts(&message.parts);
-                    return Ok(PeerAnswer { content, context, task: None });
+                    location.set_context(message.context_id);
+                    return Ok(content_of_parts(&message.parts));
                 }
                 First::Task(view) => view,
             };
-            let following = Following { view, stream, answered: answered.take() };
+            location.set_context(view.at.context.clone());
+            location.task = Some(view.at.id.clone());
+            // A question that has no answer yet counts again.
+            let answered_before = answered.take().filter(|_| !is_late);
+            let following = Following { view, stream, answered: answered_before };
             let shown = Shown::new(&self.slug, asked.answer, ctx);
-            let Settled { at, status, content } = self.follow(following, shown, number).await?;
+            let Settled { at, status, content, name } =
+                self.follow(following, shown, number).await?;
+            location.set_context(at.context.clone());
             match status.state {
-                TaskState::Completed => {
-                    let TaskAt { id, context } = at;
-                    let context = Some(context).filter(|context| !context.is_empty());
-                    return Ok(PeerAnswer { content, context, task: Some(id) });
-                }
+                TaskState::Completed => return Ok(content),
                 state if state.asks() => {
                     let questions = questions_of(&status);
-                    let answers = self.ask_all(&questions, ctx)?;
-                    message = reply(&at, answers_of(&questions, answers), &asked.chain);
+                    let answers = self.ask_all(&questions, name.as_deref(), ctx)?;
+                    message = message_to(&at, answers_of(&questions, answers), &asked.chain);
                     answered = Some(status);
                 }
                 _ => return Err(self.failure(&status).fault().into()),
@@ -89,59 +109,118 @@ impl Peer {
 
     /// Sends a message once. Its answer is on record when this returns; the stream is not, and is opened
     /// again by a process that continues the run.
-    async fn send_message(&self, message: Message, number: u32, ctx: &Ctx) -> NodeResult<Sent> {
+    async fn send_message(&self, reply: Reply<'_>, number: u32, ctx: &Ctx) -> NodeResult<Sent> {
         let live = Mutex::new(None);
+        let Reply { message, question } = reply;
         let of = Numbered { number, content: json!(message) };
         let work = |key: String| {
             let message = Message { message_id: key, ..message.clone() };
             let live = &live;
             let sent = async move {
-                let (first, stream) = self.send_once(&message, &**ctx.clock()).await?;
+                let reply = Reply { message: &message, question };
+                let (first, stream) = self.send_once(reply, &**ctx.clock()).await?;
                 *live.lock().unwrap_or_else(PoisonError::into_inner) = stream;
                 Ok(first)
             };
             Box::pin(sent) as BoxFuture<'_, _>
         };
-        let value = self.once(of, ctx, &work).await?;
+        let mut value = self.once(of, ctx, &work).await?;
         let stream = live.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let first = match self.read_first(value, &task_of(&message)) {
+        let late = value.get_mut(GONE_ON).map(Value::take);
+        let is_late = late.is_some();
+        let value = late.map_or(value, |task| json!({"task": task}));
+        let first = match self.read_first(value, &task_of(message)) {
             Ok(first) => first,
             Err(error) => return Err(error.fault().into()),
         };
-        Ok(Sent { first, stream })
+        Ok(Sent { first, stream, is_late })
     }
 
-    /// Sends a message, and returns the first answer to it, with the stream that has more.
+    /// Sends a message, and returns the first answer to it, with the stream that has more. An answer is not
+    /// sent to a task that has gone on without it: then the task is returned.
     async fn send_once(
         &self,
+        reply: Reply<'_>,
+        clock: &dyn Clock,
+    ) -> Result<(Value, Option<EventStream>), FailedAttempt> {
+        // Nothing is sent to the agent before its card is known.
+        let interface = self.interface(clock).await.map_err(|failed| failed.error.for_good())?;
+        let late = |task: Value| (json!({GONE_ON: task}), None);
+        if let Some(task) = self.gone_on(&interface, &reply, clock).await? {
+            return Ok(late(task));
+        }
+        let sent = self.send_to(&interface, reply.message, clock).await;
+        match sent {
+            // It may have gone on since.
+            Err(failed) if !failed.may_have_acted => {
+                match self.gone_on(&interface, &reply, clock).await {
+                    Ok(Some(task)) => Ok(late(task)),
+                    Ok(None) | Err(_) => Err(failed),
+                }
+            }
+            sent => sent,
+        }
+    }
+
+    /// Returns the task of a reply if it does not ask the question any more.
+    async fn gone_on(
+        &self,
+        interface: &Interface,
+        reply: &Reply<'_>,
+        clock: &dyn Clock,
+    ) -> Result<Option<Value>, FailedAttempt> {
+        let Some(question) = reply.question else { return Ok(None) };
+        let task = &reply.message.task_id;
+        let found = self.task_value(interface, task, clock).await;
+        let value = found.map_err(|failed| failed.error.for_good())?;
+        let status = self.view_of(&value, task)?.status;
+        let is_same = status.state.asks() && questions_of(&status) == questions_of(question);
+        Ok((!is_same).then_some(value))
+    }
+
+    async fn send_to(
+        &self,
+        interface: &Interface,
         message: &Message,
         clock: &dyn Clock,
     ) -> Result<(Value, Option<EventStream>), FailedAttempt> {
         let at = task_of(message);
-        // Nothing is sent to the agent before its card is known.
-        let interface = self.interface(clock).await.map_err(|failed| failed.error.for_good())?;
         let streams = interface.streams;
         let repetition = match self.is_recognised() {
             true => Repetition::Harmless,
             false => Repetition::IfUndone,
         };
         let request = interface.request(Operation::Send { message, streams }, repetition);
-        // The agent has the message, whatever its answer is.
-        let lost = |failed: FailedAttempt| FailedAttempt { may_have_acted: true, ..failed };
         let opened = self.send(&request, clock).await?;
+        let first = self.first_answer(opened, interface, &at, clock).await;
+        first.map_err(|failed| match failed.error {
+            // It refused the message, unless the code says otherwise.
+            PeerError::Failed { .. } => failed,
+            // The agent has the message, whatever its answer is.
+            _ => failed.of_taken(),
+        })
+    }
+
+    async fn first_answer(
+        &self,
+        opened: Opened,
+        interface: &Interface,
+        at: &TaskAt,
+        clock: &dyn Clock,
+    ) -> Result<(Value, Option<EventStream>), FailedAttempt> {
         if !is_stream(&opened) {
-            let answered = self.read(opened, &request, clock).await.map_err(lost)?;
+            let answered = self.read(opened, Reading::WHOLE, clock).await?;
             let value = answered.json();
             let value = value.map_err(|reason| self.invalid("an answer", reason))?;
             let first = interface.result(self, value)?;
-            First::read(self, &first, &at)?;
+            First::read(self, &first, at)?;
             return Ok((first, None));
         }
         let mut events = EventStream::new(opened);
-        let first = events.next(self, &interface).await?;
-        let ended = || self.invalid("a stream", "it ended before its first event").into();
-        let first = first.ok_or_else(|| lost(ended()))?;
-        First::read(self, &first, &at)?;
+        let first = events.next(self, interface).await?;
+        let ended = || self.invalid("a stream", "it ended before its first event");
+        let first = first.ok_or_else(ended)?;
+        First::read(self, &first, at)?;
         Ok((first, Some(events)))
     }
 
@@ -185,7 +264,14 @@ impl Peer {
         let Following { mut view, mut stream, answered } = following;
         let ctx = shown.ctx;
         let clock = &**ctx.clock();
-        let interface = self.interface(clock).await?;
+        let mut pace = Pace::new(clock);
+        shown.show(view.first_seen());
+        let interface = loop {
+            match self.interface(clock).await {
+                Ok(interface) => break interface,
+                Err(failed) => pace.wait_out(failed, ctx).await?,
+            }
+        };
         let cancel = CancelOnDrop {
             peer: self,
             interface: Arc::clone(&interface),
@@ -193,12 +279,9 @@ impl Peer {
             task: view.at.id.clone(),
             armed: true,
         };
-        let until = clock.elapsed().saturating_add(TASK_TIME_MAX);
         let mut streams = interface.streams;
-        let mut delay = LOOK;
-        shown.show(view.first_seen());
         while !is_settled(&view.status, answered.as_ref()) {
-            if clock.elapsed() >= until {
+            if clock.elapsed() >= pace.until {
                 let minutes = TASK_TIME_MAX.as_secs() / 60;
                 let failed = self.failed(format!("has not ended after {minutes} minutes"), "");
                 return Err(failed.into());
@@ -212,7 +295,10 @@ impl Peer {
                     Ok(_) | Err(FailedAttempt { error: PeerError::Failed { .. }, .. }) => {
                         streams = false;
                     }
-                    Err(failed) => return Err(failed),
+                    Err(failed) => {
+                        pace.wait_out(failed, ctx).await?;
+                        continue;
+                    }
                 }
             }
             if let Some(mut events) = stream.take() {
@@ -226,20 +312,31 @@ impl Peer {
             if is_settled(&view.status, answered.as_ref()) {
                 break;
             }
-            shown.show(view.replace(self.read_task(&interface, &view.at.id, clock).await?));
+            match self.read_task(&interface, &view.at.id, clock).await {
+                Ok(next) => shown.show(view.replace(next)),
+                Err(failed) => {
+                    pace.wait_out(failed, ctx).await?;
+                    continue;
+                }
+            }
             if !is_settled(&view.status, answered.as_ref()) {
-                ctx.heartbeat();
-                clock.sleep(delay).await;
-                delay = (delay * 2).min(LOOK_MAX);
+                pace.wait(ctx).await;
             }
         }
         cancel.disarm();
         if view.status.state == TaskState::Completed && !view.is_whole {
             // The stream began behind what the task had before the question.
-            shown.show(view.replace(self.read_task(&interface, &view.at.id, clock).await?));
+            let whole = loop {
+                match self.read_task(&interface, &view.at.id, clock).await {
+                    Ok(whole) => break whole,
+                    Err(failed) => pace.wait_out(failed, ctx).await?,
+                }
+            };
+            shown.show(view.replace(whole));
         }
-        let content = view.content();
-        Ok(Settled { at: view.at, status: view.status, content })
+        // A secret may have come in several pieces.
+        let content = self.without_secrets(view.content(), clock).await;
+        Ok(Settled { at: view.at, status: view.status, content, name: interface.name.clone() })
     }
 
     /// Reads a task as it is now.
@@ -249,16 +346,29 @@ impl Peer {
         task: &str,
         clock: &dyn Clock,
     ) -> Result<TaskView, FailedAttempt> {
-        const WHAT: &str = "a task";
+        let value = self.task_value(interface, task, clock).await?;
+        Ok(self.view_of(&value, task)?)
+    }
+
+    async fn task_value(
+        &self,
+        interface: &Interface,
+        task: &str,
+        clock: &dyn Clock,
+    ) -> Result<Value, FailedAttempt> {
         let request = interface.request(Operation::Get { task }, Repetition::Harmless);
         let found = self.fetch(&request, clock).await?;
-        let value = found.json().map_err(|reason| self.invalid(WHAT, reason))?;
-        let read = serde_json::from_value(interface.result(self, value)?);
-        let read = read.map_err(|error| self.invalid(WHAT, error.to_string()))?;
+        let value = found.json().map_err(|reason| self.invalid(A_TASK, reason))?;
+        interface.result(self, value)
+    }
+
+    fn view_of(&self, value: &Value, task: &str) -> Result<TaskView, PeerError> {
+        let read = Task::deserialize(value);
+        let read = read.map_err(|error| self.invalid(A_TASK, shorten(&error.to_string())))?;
         let view = TaskView::new(self, read)?;
         match view.at.id == task {
             true => Ok(view),
-            false => Err(self.invalid(WHAT, "it is another one").into()),
+            false => Err(self.invalid(A_TASK, "it is another one")),
         }
     }
 
@@ -280,6 +390,36 @@ struct Following {
     stream: Option<EventStream>,
     /// Status with the question that was answered last, which does not count again.
     answered: Option<TaskStatus>,
+}
+
+/// The delays between looks at a task, and the time after which there are no more.
+struct Pace {
+    until: Duration,
+    delay: Duration,
+}
+
+impl Pace {
+    fn new(clock: &dyn Clock) -> Self {
+        Self { until: clock.elapsed().saturating_add(TASK_TIME_MAX), delay: LOOK }
+    }
+
+    async fn wait(&mut self, ctx: &Ctx) {
+        ctx.heartbeat();
+        ctx.clock().sleep(self.delay).await;
+        self.delay = (self.delay * 2).min(LOOK_MAX);
+    }
+
+    /// Waits after a failed look.
+    ///
+    /// # Errors
+    /// The failure, if it does not pass or the time is over.
+    async fn wait_out(&mut self, failed: FailedAttempt, ctx: &Ctx) -> Result<(), FailedAttempt> {
+        if !failed.error.is_retriable() || ctx.clock().elapsed() >= self.until {
+            return Err(failed);
+        }
+        self.wait(ctx).await;
+        Ok(())
+    }
 }
 
 fn is_settled(status: &TaskStatus, answered: Option<&TaskStatus>) -> bool {
@@ -379,7 +519,7 @@ fn first_message(asked: &Asked<'_>) -> Result<Message, NodeError> {
 }
 
 /// Returns the message with the answers to the questions of a task.
-fn reply(at: &TaskAt, answers: Value, chain: &CallChain) -> Message {
+fn message_to(at: &TaskAt, answers: Value, chain: &CallChain) -> Message {
     let part = match answers {
         Value::String(text) => Part::text(text),
         other => Part::data(other),

@@ -1,13 +1,15 @@
 //! The operations of A2A in its two bindings.
 
 use super::card::{Binding, Interface};
-use super::error::{FailedAttempt, PeerError};
+use super::error::FailedAttempt;
 use super::peer::{ANSWER_BYTES_MAX, Peer, PeerRequest, Reading, Repetition, Verdict};
 use serde_json::{Value, json};
 use url::Url;
 use weftwork_a2a_wire::{Message, VERSION};
 use weftwork_types::port::Method;
 
+/// Code of an operation in which an agent failed: it may have done some of it.
+const INTERNAL: i64 = -32603;
 /// Code of an operation that an agent does not have, or not in the state of the task.
 const UNSUPPORTED: i64 = -32004;
 /// Code of a version of the protocol that an agent does not have.
@@ -121,7 +123,7 @@ impl Interface {
     /// Takes the result out of an answer, or of an event of a stream.
     pub(super) fn result(&self, peer: &Peer, mut value: Value) -> Result<Value, FailedAttempt> {
         if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
-            return Err(refused(peer, error).into());
+            return Err(refused(peer, error));
         }
         match self.binding {
             Binding::Rest => Ok(value),
@@ -137,7 +139,7 @@ impl Interface {
 }
 
 /// The failure of an operation that the agent refused.
-fn refused(peer: &Peer, error: &Value) -> PeerError {
+fn refused(peer: &Peer, error: &Value) -> FailedAttempt {
     let code = error.get("code").and_then(Value::as_i64).unwrap_or_default();
     let text = error.get("message").and_then(Value::as_str).unwrap_or_default();
     let what = match code {
@@ -145,5 +147,6 @@ fn refused(peer: &Peer, error: &Value) -> PeerError {
         UNSUPPORTED => "does not support the operation".to_owned(),
         code => format!("refused the operation with code {code}"),
     };
-    peer.failed(what, text)
+    let failed = FailedAttempt::from(peer.failed(what, text));
+    if code == INTERNAL { failed.of_taken() } else { failed }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use url::Url;
 use weftwork_a2a_wire::{AgentInterface, VERSION};
-use weftwork_types::port::{Clock, Method};
+use weftwork_types::port::{Clock, EgressError, Method};
 
 /// Place of the card below the address of a server.
 const CARD: &str = "/.well-known/agent-card.json";
@@ -46,6 +46,8 @@ pub(super) struct Interface {
     pub(super) binding: Binding,
     pub(super) tenant: String,
     pub(super) streams: bool,
+    /// Name of the agent, for texts.
+    pub(super) name: Option<String>,
 }
 
 /// A card that was checked.
@@ -61,6 +63,8 @@ pub(crate) struct KnownCard {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Card {
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     supported_interfaces: Vec<Value>,
     #[serde(default)]
@@ -98,7 +102,13 @@ impl Peer {
             repetition: Repetition::Harmless,
             verdict: Verdict::Status,
         };
-        let answered = self.fetch(&request, clock).await?;
+        let answered = self.fetch(&request, clock).await.map_err(|failed| match failed.error {
+            PeerError::Network { source: EgressError::TooLong { .. }, .. } => {
+                let reason = format!("it is longer than {CARD_BYTES_MAX} bytes");
+                self.bad_card(reason).into()
+            }
+            _ => failed,
+        })?;
         let interface = match (answered.status, known) {
             (304, Some(known)) => known.interface,
             (304, None) => return Err(self.bad_card("status 304, and none is known").into()),
@@ -165,7 +175,8 @@ impl Peer {
                 continue;
             }
             let streams = card.capabilities.streaming;
-            return Ok(Interface { url, binding, tenant: one.tenant, streams });
+            let name = Some(shorten(&card.name)).filter(|name| !name.is_empty());
+            return Ok(Interface { url, binding, tenant: one.tenant, streams, name });
         }
         if let Some(other) = elsewhere {
             return Err(self.bad_card(format!(

@@ -1,7 +1,7 @@
 //! Agents that are asked in the form of definitions: a request, and its answer when its run has ended.
 
-use super::ask::{Asked, Numbered, PeerAnswer};
-use super::error::{PeerError, shorten};
+use super::ask::{Asked, Numbered, PeerLocation};
+use super::error::{FailedAttempt, PeerError, shorten};
 use super::peer::{ANSWER_BYTES_MAX, Peer, PeerRequest, Reading, Repetition, Verdict};
 use super::question::PeerQuestion;
 use serde::Deserialize;
@@ -60,51 +60,69 @@ impl TaskAnswer {
         let waits = matches!(self.text("status"), Some("input_required" | "paused"));
         self.text("approvalId").filter(|_| waits)
     }
+
+    /// Call that an approval is about, as the question with its id has it.
+    fn call(&self, approval: &str) -> Option<Value> {
+        let questions = self.known("questions")?.as_array()?;
+        let ask = &questions.iter().find(|question| question["id"] == approval)?["ask"];
+        Some(json!({"tool": ask["tool"].as_str()?, "arguments": ask["args"]}))
+    }
 }
 
 impl Peer {
     pub(super) async fn ask_task(
         self: &Arc<Self>,
         asked: Asked<'_>,
+        location: &mut PeerLocation,
         ctx: &Ctx,
-    ) -> NodeResult<PeerAnswer> {
+    ) -> NodeResult<Value> {
         let conversation = match &asked.context {
             Some(known) => known.clone(),
             None => self.new_conversation(ctx).await?,
         };
+        location.set_context(conversation.clone());
         let mut body = self.first_request(&asked, &conversation);
         let mut number = 0;
+        // Failure of the request with a decision.
+        let mut refused = None;
         loop {
             number += 1;
-            let value = self.send_task(body, number, &asked.chain, ctx).await?;
+            let value = self.send_task(body.clone(), number, &asked.chain, ctx).await?;
             let answer = match self.read_answer(value) {
                 Ok(answer) => answer,
                 Err(error) => return Err(error.fault().into()),
             };
-            if !answer.success {
-                return Err(self.failure_of(&answer).into());
-            }
             let conversation = answer.text("conversationId").unwrap_or(&conversation).to_owned();
+            location.set_context(conversation.clone());
+            location.task = answer.text("run").map(str::to_owned).or(location.task.take());
+            if !answer.success {
+                let failure = refused.unwrap_or_else(|| self.failure_of(&answer));
+                // Somebody may have decided there: then the request without a decision gets what came of it.
+                if body["payload"].as_object_mut().and_then(|of| of.remove("decision")).is_none() {
+                    return Err(failure.into());
+                }
+                refused = Some(failure);
+                continue;
+            }
+            location.is_late |= refused.take().is_some();
             let Some(approval) = answer.approval().map(str::to_owned) else {
                 if answer.text("status").is_some_and(|status| status == "input_required") {
                     let reason = "it asks something that this form of requests cannot answer; ask the agent by A2A, or answer there";
                     return Err(self.invalid("an answer", reason).fault().into());
                 }
-                return Ok(PeerAnswer {
-                    content: answer.content(),
-                    context: Some(conversation),
-                    task: answer.text("run").map(str::to_owned),
-                });
+                return Ok(answer.content());
             };
             let text = match answer.content() {
                 Value::String(text) => text,
                 other => other.to_string(),
             };
             let question = PeerQuestion {
+                call: answer.call(&approval),
                 schema: Some(json!({"enum": ["approve", "reject"]})),
                 ..PeerQuestion::of_text(text)
             };
-            let decision = self.ask_all(&[question], ctx)?.pop().unwrap_or_default();
+            let name = self.transport.agent.as_deref();
+            let decision = self.ask_all(&[question], name, ctx)?.pop().unwrap_or_default();
             body = json!({
                 "mode": answer.mode,
                 "userMessage": "",
@@ -170,10 +188,11 @@ impl Peer {
             let request = self.task_request(&body, key, chain);
             let sent = async move {
                 let answered = self.fetch(&request, clock).await?;
-                // The request was made: an answer that cannot be read is its end.
+                // The server has the request, whatever its answer is.
+                let taken = |error: PeerError| FailedAttempt::from(error).of_taken();
                 let value = answered.json();
-                let value = value.map_err(|reason| self.invalid("an answer", reason))?;
-                self.check_answer(&value)?;
+                let value = value.map_err(|reason| taken(self.invalid("an answer", reason)))?;
+                self.check_answer(&value).map_err(taken)?;
                 Ok(value)
             };
             Box::pin(sent) as BoxFuture<'_, _>

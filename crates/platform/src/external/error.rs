@@ -58,12 +58,24 @@ impl PeerError {
         })
     }
 
-    fn is_retriable(&self) -> bool {
+    /// Returns `true` if the same request may succeed later.
+    pub(crate) fn is_retriable(&self) -> bool {
         match self {
             Self::Failed { retriable, .. } => *retriable,
             Self::OutOfService { .. } | Self::Unhealthy { .. } => true,
             Self::Network { source, .. } => source.is_retriable(),
             Self::Invalid { .. } | Self::Card { .. } | Self::Credentials(_) => false,
+        }
+    }
+
+    /// Returns `true` if the request was not sent.
+    fn is_unsent(&self) -> bool {
+        match self {
+            Self::Card { .. }
+            | Self::OutOfService { .. }
+            | Self::Unhealthy { .. }
+            | Self::Credentials(_) => true,
+            Self::Failed { .. } | Self::Invalid { .. } | Self::Network { .. } => false,
         }
     }
 
@@ -75,6 +87,22 @@ impl PeerError {
     /// The failure of a request that had no effect, and is not repeated.
     pub(crate) fn for_good(self) -> FailedAttempt {
         FailedAttempt { error: self, may_have_acted: false, again: None }
+    }
+}
+
+impl FailedAttempt {
+    /// The failure of a request whose earlier attempt may have had an effect: so may all together.
+    pub(crate) fn after_attempt(self, earlier: Option<Self>) -> Self {
+        match earlier {
+            None => self,
+            Some(earlier) if self.error.is_unsent() => Self { again: self.again, ..earlier },
+            Some(_) => self.of_taken(),
+        }
+    }
+
+    /// The failure of a request that the server took: it may have done it.
+    pub(crate) fn of_taken(self) -> Self {
+        Self { may_have_acted: true, ..self }
     }
 }
 

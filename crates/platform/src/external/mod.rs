@@ -18,7 +18,7 @@ use crate::definition::DefinitionFolder;
 use std::sync::Arc;
 use weftwork_types::port::{Clock, Egress};
 
-pub(crate) use ask::{Asked, PeerAnswer};
+pub(crate) use ask::{Asked, PeerAnswer, PeerLocation};
 pub(crate) use breaker::Breakers;
 pub(crate) use peer::{Peer, PeerServices};
 

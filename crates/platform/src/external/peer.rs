@@ -94,6 +94,11 @@ pub(super) enum Reading {
     Stream,
 }
 
+impl Reading {
+    /// Whole, as long as an answer may be.
+    pub(super) const WHOLE: Self = Self::Whole { bytes_max: ANSWER_BYTES_MAX };
+}
+
 /// The repetitions that a request may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repetition {
@@ -208,15 +213,17 @@ impl Peer {
         let retries = self.transport.retries.unwrap_or(RETRIES);
         let mut delay = DELAY;
         let mut repeated = 0;
+        let mut earlier = None;
         loop {
             let failed = match self.attempt(request, clock).await {
                 Ok(opened) => return Ok(opened),
-                Err(failed) => failed,
+                Err(failed) => failed.after_attempt(earlier.take()),
             };
             let is_harmless = request.repetition == Repetition::Harmless;
             let wait = failed.again.filter(|_| is_harmless || !failed.may_have_acted);
             let wait = wait.map(|asked| asked.max(delay)).filter(|wait| *wait <= DELAY_MAX);
             let Some(wait) = wait.filter(|_| repeated < retries) else { return Err(failed) };
+            earlier = failed.may_have_acted.then_some(failed);
             clock.sleep(wait).await;
             delay = (delay * 2).min(DELAY_MAX);
             repeated += 1;
@@ -230,7 +237,7 @@ impl Peer {
         clock: &dyn Clock,
     ) -> Result<Answered, FailedAttempt> {
         let opened = self.send(request, clock).await?;
-        self.read(opened, request, clock).await
+        self.read(opened, request.reading, clock).await
     }
 
     /// Makes one attempt, if the breaker admits it.
@@ -255,7 +262,7 @@ impl Peer {
         if let Ok(found) = opened {
             (opened, is_answer) = match request.verdict {
                 Verdict::Body if !is_success(found.response.status) => {
-                    let read = self.read(found, request, clock).await;
+                    let read = self.read(found, request.reading, clock).await;
                     let is_answer = read.as_ref().is_ok_and(Answered::has_verdict);
                     (read.map(Answered::reopened), is_answer)
                 }
@@ -353,15 +360,25 @@ impl Peer {
         }
     }
 
+    /// Returns a value without the secrets of requests.
+    pub(super) async fn without_secrets(&self, value: Value, clock: &dyn Clock) -> Value {
+        let Some(credentials) = &self.credentials else { return value };
+        match credentials.sign(&[], &*self.egress, clock).await {
+            Ok(Signed { secrets, .. }) => without_secrets(value, &secrets),
+            // Then no request had any.
+            Err(_) => value,
+        }
+    }
+
     /// Reads an answer whole.
     pub(super) async fn read(
         &self,
         opened: Opened,
-        request: &PeerRequest,
+        reading: Reading,
         clock: &dyn Clock,
     ) -> Result<Answered, FailedAttempt> {
         let Opened { mut response, secrets } = opened;
-        let bytes_max = match request.reading {
+        let bytes_max = match reading {
             Reading::Whole { bytes_max } => bytes_max,
             Reading::Stream => ANSWER_BYTES_MAX,
         };
@@ -390,7 +407,7 @@ impl Peer {
         clock: &dyn Clock,
     ) -> FailedAttempt {
         let asked = retry_delay(&opened.response);
-        let text = match self.read(opened, request, clock).await {
+        let text = match self.read(opened, request.reading, clock).await {
             Ok(answered) => refusal_text(&answered),
             Err(_) => String::new(),
         };

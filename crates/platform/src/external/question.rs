@@ -67,23 +67,30 @@ impl PeerQuestion {
 }
 
 impl Peer {
-    /// Asks the questions of a task one after the other, and returns the answers.
-    pub(super) fn ask_all(&self, questions: &[PeerQuestion], ctx: &Ctx) -> NodeResult<Vec<Value>> {
+    /// Asks the questions of a task one after the other, and returns the answers. The name is that of the
+    /// agent there.
+    pub(super) fn ask_all(
+        &self,
+        questions: &[PeerQuestion],
+        name: Option<&str>,
+        ctx: &Ctx,
+    ) -> NodeResult<Vec<Value>> {
         let size: usize = questions.iter().map(|one| json!(one).to_string().len()).sum();
         if size > QUESTION_BYTES_MAX {
             let reason = format!("it has more than {QUESTION_BYTES_MAX} bytes");
             return Err(self.invalid("a question", reason).fault().into());
         }
-        questions.iter().map(|question| self.ask_one(question, ctx)).collect()
+        let name = name.unwrap_or(&self.slug);
+        questions.iter().map(|question| self.ask_one(question, name, ctx)).collect()
     }
 
-    fn ask_one(&self, of: &PeerQuestion, ctx: &Ctx) -> NodeResult<Value> {
+    fn ask_one(&self, of: &PeerQuestion, name: &str, ctx: &Ctx) -> NodeResult<Value> {
         let text = match of.text.as_str() {
             "" => "it needs an answer",
             text => text,
         };
         let mut value = json!({
-            "question": format!("agent {} at {} asks: {text}", self.slug, self.name()),
+            "question": format!("agent {name} at {} asks: {text}", self.name()),
         });
         if let Some(call) = &of.call {
             value["call"] = call.clone();

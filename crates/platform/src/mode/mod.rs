@@ -70,7 +70,8 @@ pub(crate) fn check_input(agent: &Agent, input: &Value) -> Result<(), RequestErr
         None => {}
         Some(OrchestrationAction::Execute) => check_steps(&agent.slug, &agent.definition)?,
         Some(_) => {
-            let action = payload.orchestration_action.unwrap_or_default();
+            let action = payload.orchestration_action;
+            let action = action.unwrap_or_else(|| "human-response".to_owned());
             let expected = "execute in a run";
             return Err(RequestError::OrchestrationAction { action, expected });
         }
@@ -113,6 +114,7 @@ impl OrchestrationAction {
     /// Returns the action of a request; `None` for a request without an orchestration.
     pub(crate) fn of(payload: &Payload) -> Result<Option<Self>, RequestError> {
         match payload.orchestration_action.as_deref() {
+            None if payload.answers_approval() => Ok(Some(Self::HumanResponse)),
             None => Ok((payload.orchestrate == Some(true)).then_some(Self::Execute)),
             Some("execute") => Ok(Some(Self::Execute)),
             Some("continue") => Ok(Some(Self::Continue)),

@@ -6,7 +6,7 @@ use crate::call::{cut, is_cut};
 use crate::context;
 use crate::definition::{AgentType, Orchestration};
 use crate::deliver::{answered, deliver, normalized};
-use crate::external::{Asked, PeerAnswer};
+use crate::external::{Asked, PeerAnswer, PeerLocation};
 use crate::mode::{RequestError, payload_of};
 use crate::state::{AgentState, AgentStateUpdate, chain_of, last_request};
 use serde_json::{Map, Value, json};
@@ -55,13 +55,12 @@ async fn build(
     };
     let peer =
         agent.peer.as_ref().ok_or_else(|| NodeError::message("the definition has no peer"))?;
-    let found = Box::pin(peer.ask(asked, &ctx)).await;
-    let mut external = json!({"agent": agent.slug});
+    let PeerAnswer { content, location } = Box::pin(peer.ask(asked, &ctx)).await;
+    let PeerLocation { context, task, is_late } = location;
+    let external = json!({"agent": agent.slug, "context": context, "task": task});
     let mut was_cut = false;
-    let done = match found {
-        Ok(PeerAnswer { content, context, task }) => {
-            external["context"] = json!(context);
-            external["task"] = json!(task);
+    let done = match content {
+        Ok(content) => {
             let content = normalized(&agent, limited(content));
             was_cut = is_cut(&content);
             deliver(&agent, &payload, TITLE, content, &ctx).await
@@ -74,6 +73,12 @@ async fn build(
         warn(
             &mut answer,
             "the answer of the agent is longer than a deliverable may be, and was cut",
+        );
+    }
+    if is_late {
+        warn(
+            &mut answer,
+            "the task went on at its server before the answer to its question, which was not taken",
         );
     }
     let mut message = Message::text(id, Role::Assistant, text);

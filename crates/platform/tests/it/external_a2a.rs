@@ -1,19 +1,23 @@
 //! Agents of other servers that are asked by A2A.
 
 use crate::peer::{
-    Partner, Reply, Scene, URL, answers, body, breaks, events, header, is_get, reply,
+    Partner, Reply, Scene, URL, answers, body, breaks, events, header, is_get, refuses_to_connect,
+    reply,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use weftwork_a2a_wire::CardKey;
-use weftwork_types::port::EgressRequest;
+use weftwork_types::port::{Clock as _, EgressRequest};
 
 const CARD: &str = "/.well-known/agent-card.json";
 const A2A: &str = "endpoint: 'https://partner.example', retries: 0";
 
 /// An answer, and the code of the failure that it is.
 type Case = (fn() -> Reply, &'static str);
+
+/// An answer to a message, and the code of the failure that it is; `None` if it leaves the outcome unknown.
+type SentCase = (fn() -> Reply, Option<&'static str>);
 
 /// A card with an address of a binding.
 fn card(binding: &str, streaming: bool) -> Value {
@@ -129,6 +133,25 @@ async fn a_task_is_streamed_and_its_context_goes_on() {
 }
 
 #[tokio::test]
+async fn a_secret_that_comes_back_in_pieces_is_in_no_answer() {
+    let script = |_: &str, _| {
+        events(
+            &[
+                result(&json!({"task": task("WORKING", "")})),
+                chunk("It is CANA", false),
+                chunk("RY-KEY.", true),
+                status_update("COMPLETED", ""),
+            ],
+            false,
+        )
+    };
+    let external = format!("{A2A}, authentication: {{type: bearer, secret: PARTNER_KEY}}");
+    let scene = Scene::new(&external, server(card("JSONRPC", true), script)).await;
+    let answer = scene.ask(json!({"userMessage": "Your token?"})).await;
+    assert_eq!(answer.content, Some(json!("It is [secret].")), "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_server_without_streams_is_asked_until_the_task_has_ended() {
     let script = |method: &str, number| match (method, number) {
         ("SendMessage", _) => answers(200, &result(&json!({"task": task("WORKING", "")}))),
@@ -149,6 +172,62 @@ async fn a_server_without_streams_is_asked_until_the_task_has_ended() {
     assert_eq!(methods(&scene), ["SendMessage", "GetTask", "GetTask"]);
     let sent = body(&scene.partner.got()[1]);
     assert_eq!(sent["params"]["configuration"]["returnImmediately"], true);
+}
+
+#[tokio::test]
+async fn a_task_is_found_again_behind_a_server_that_was_down() {
+    // Long enough for the breaker to open.
+    const LOOKS_DOWN: usize = 12;
+    for streaming in [false, true] {
+        let script = |method: &str, number| match (method, number) {
+            ("SendMessage", _) => answers(200, &result(&json!({"task": task("WORKING", "")}))),
+            ("SendStreamingMessage", _) => {
+                events(&[result(&json!({"task": task("WORKING", "")}))], true)
+            }
+            (_, number) if number < LOOKS_DOWN => refuses_to_connect(),
+            (_, LOOKS_DOWN) => reply(503, &[], "starting"),
+            _ => {
+                let mut done = task("COMPLETED", "");
+                done["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "done"}]}]);
+                match method {
+                    "SubscribeToTask" => events(&[result(&json!({"task": done}))], false),
+                    _ => answers(200, &result(&done)),
+                }
+            }
+        };
+        let clock = weftwork_types::port::ManualClock::moved_by_sleeps();
+        let partner = server(card("JSONRPC", streaming), script);
+        let scene = Scene::at(Some(clock), A2A, "", partner).await;
+        let answer = scene.ask(json!({"userMessage": "Go."})).await;
+        assert_eq!(answer.content, Some(json!("done")), "{answer:?}");
+        assert_eq!(sent_texts(&scene), ["Go."], "the message is sent once");
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_is_given_up_is_named_and_its_context_goes_on() {
+    let script = |method: &str, _| match method {
+        "SendMessage" => answers(200, &result(&json!({"task": task("WORKING", "")}))),
+        _ => refuses_to_connect(),
+    };
+    let clock = weftwork_types::port::ManualClock::moved_by_sleeps();
+    let partner = server(card("JSONRPC", false), script);
+    let scene = Scene::at(Some(clock.clone()), A2A, "", partner).await;
+    let begun = clock.elapsed();
+    let answer = scene.ask(json!({"userMessage": "Go."})).await;
+    assert_eq!(answer.metadata["code"], "W1065", "{answer:?}");
+    assert_eq!(
+        answer.metadata["external"],
+        json!({"agent": "partner", "context": "c1", "task": "t1"})
+    );
+    assert!(clock.elapsed() - begun >= std::time::Duration::from_secs(60 * 60), "for 60 minutes");
+    clock.advance(std::time::Duration::from_secs(60));
+    scene.ask(json!({"userMessage": "And?"})).await;
+    let got = scene.partner.got();
+    let asked = got.iter().filter(|request| !is_get(request, CARD)).map(body);
+    let sent: Vec<_> = asked.filter(|body| body["method"] == "SendMessage").collect();
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    assert_eq!(sent[1]["params"]["message"]["contextId"], "c1");
 }
 
 #[tokio::test]
@@ -198,8 +277,11 @@ async fn a_broken_stream_is_opened_again_and_the_message_is_sent_once() {
 
 #[tokio::test]
 async fn questions_of_a_task_become_questions_and_the_answer_its_next_message() {
-    let script = |_: &str, number| match number {
-        0 => events(&[result(&json!({"task": task("INPUT_REQUIRED", "Which colour?")}))], false),
+    let script = |method: &str, number| match (method, number) {
+        ("GetTask", _) => answers(200, &result(&task("INPUT_REQUIRED", "Which colour?"))),
+        (_, 0) => {
+            events(&[result(&json!({"task": task("INPUT_REQUIRED", "Which colour?")}))], false)
+        }
         // The state before the answer does not count again.
         _ => events(
             &[
@@ -213,13 +295,11 @@ async fn questions_of_a_task_become_questions_and_the_answer_its_next_message() 
     let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
     let asked = scene.ask(json!({"userMessage": "Paint."})).await;
     let text = json!(asked.metadata["questions"]).to_string();
-    assert!(
-        text.contains("agent partner at https://partner.example asks: Which colour?"),
-        "{text}"
-    );
+    assert!(text.contains("agent Golf at https://partner.example asks: Which colour?"), "{text}");
     assert_eq!(scene.answer(&asked, json!("green")).await["content"], "green");
-    assert_eq!(methods(&scene), ["SendStreamingMessage"; 2], "nothing is sent twice");
-    let message = &body(&scene.partner.got()[2])["params"]["message"];
+    let sent = ["SendStreamingMessage", "GetTask", "SendStreamingMessage"];
+    assert_eq!(methods(&scene), sent, "nothing is sent twice");
+    let message = &body(&scene.partner.got()[3])["params"]["message"];
     assert_eq!((&message["taskId"], &message["contextId"]), (&json!("t1"), &json!("c1")));
     assert_eq!(message["parts"], json!([{"text": "green"}]));
 }
@@ -227,6 +307,7 @@ async fn questions_of_a_task_become_questions_and_the_answer_its_next_message() 
 #[tokio::test]
 async fn an_answer_may_be_followed_by_changes_alone() {
     let script = |method: &str, number| match (method, number) {
+        ("GetTask", 0) => answers(200, &result(&task("INPUT_REQUIRED", "Which?"))),
         ("GetTask", _) => {
             let mut whole = task("COMPLETED", "");
             let part = |id: &str| json!({"artifactId": id, "parts": [{"text": id}]});
@@ -242,7 +323,72 @@ async fn an_answer_may_be_followed_by_changes_alone() {
     let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
     let asked = scene.ask(json!({"userMessage": "Paint."})).await;
     assert_eq!(scene.answer(&asked, json!("green")).await["content"], "before\n\nafter");
-    assert_eq!(methods(&scene), ["SendStreamingMessage", "SendStreamingMessage", "GetTask"]);
+    let sent = ["SendStreamingMessage", "GetTask", "SendStreamingMessage", "GetTask"];
+    assert_eq!(methods(&scene), sent);
+}
+
+/// The texts of the messages that a server got, by their tasks.
+fn sent_texts(scene: &Scene) -> Vec<Value> {
+    let got = scene.partner.got();
+    let asked = got.iter().filter(|request| !is_get(request, CARD));
+    let sent = asked.filter(|request| method_of(request).starts_with("Send"));
+    sent.map(|request| body(request)["params"]["message"]["parts"][0]["text"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_task_that_went_on_without_the_answer_gives_its_result() {
+    // Somebody answered there.
+    let ended = || {
+        let mut whole = task("COMPLETED", "");
+        whole["artifacts"] = json!([{"artifactId": "a", "parts": [{"text": "ordered"}]}]);
+        whole
+    };
+    for value in ["approve", "reject"] {
+        let script = move |method: &str, _| match method {
+            "GetTask" => answers(200, &result(&ended())),
+            _ => events(&[result(&json!({"task": task("INPUT_REQUIRED", "May I?")}))], false),
+        };
+        let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
+        let asked = scene.ask(json!({"userMessage": "Order."})).await;
+        let answer = scene.answer(&asked, json!(value)).await;
+        assert_eq!(answer["content"], "ordered", "{answer}");
+        let warnings = answer["metadata"]["warnings"].to_string();
+        assert!(warnings.contains("which was not taken"), "{warnings}");
+        assert_eq!(sent_texts(&scene), ["Order."], "the answer is not sent");
+    }
+    // It ends between the look and the answer.
+    let script = move |method: &str, number| match (method, number) {
+        ("GetTask", 0) => answers(200, &result(&task("INPUT_REQUIRED", "May I?"))),
+        ("GetTask", _) => answers(200, &result(&ended())),
+        (_, 0) => events(&[result(&json!({"task": task("INPUT_REQUIRED", "May I?")}))], false),
+        _ => {
+            let error = json!({"code": -32004, "message": "the task has ended"});
+            answers(200, &json!({"jsonrpc": "2.0", "id": 1, "error": error}))
+        }
+    };
+    let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
+    let asked = scene.ask(json!({"userMessage": "Order."})).await;
+    assert_eq!(scene.answer(&asked, json!("approve")).await["content"], "ordered");
+}
+
+#[tokio::test]
+async fn an_answer_is_not_sent_to_another_question() {
+    let script = |method: &str, number| match (method, number) {
+        ("GetTask", _) => answers(200, &result(&task("INPUT_REQUIRED", "Two?"))),
+        (_, 0) => events(&[result(&json!({"task": task("INPUT_REQUIRED", "One?")}))], false),
+        _ => events(&[result(&json!({"task": task("COMPLETED", "done")}))], false),
+    };
+    let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
+    let asked = scene.ask(json!({"userMessage": "Order."})).await;
+    let thread =
+        scene.bench.thread("partner", asked.metadata["thread"].as_str().expect("a thread"));
+    let question: weftwork_types::interrupt::Interrupt =
+        serde_json::from_value(asked.metadata["questions"][0].clone()).expect("a question");
+    let ended = thread.answer(question.answer("1")).await.expect("asks again");
+    let second = &ended.questions()[0];
+    assert!(json!(second).to_string().contains("Two?"), "{second:?}");
+    thread.answer(second.answer("2")).await.expect("ends");
+    assert_eq!(sent_texts(&scene), ["Order.", "2"]);
 }
 
 #[tokio::test]
@@ -255,8 +401,9 @@ async fn listed_questions_keep_their_forms() {
             {"id": "q2", "text": "How many?", "schema": {"type": "integer"}},
         ]}},
     ]);
-    let script = move |_: &str, number| match number {
-        0 => events(&[result(&json!({"task": asking}))], false),
+    let script = move |method: &str, number| match (method, number) {
+        ("GetTask", _) => answers(200, &result(&asking)),
+        (_, 0) => events(&[result(&json!({"task": asking}))], false),
         _ => events(&[result(&json!({"task": task("COMPLETED", "done")}))], false),
     };
     let scene = Scene::new(A2A, server(card("JSONRPC", true), script)).await;
@@ -275,7 +422,7 @@ async fn listed_questions_keep_their_forms() {
     let second = json!(ended.questions()[0]);
     assert!(second.to_string().contains("How many?"), "{second}");
     thread.answer(answer(&second, json!(3))).await.expect("ends");
-    let message = &body(&scene.partner.got()[2])["params"]["message"];
+    let message = &body(&scene.partner.got()[3])["params"]["message"];
     assert_eq!(message["parts"][0]["data"], json!({"answers": {"q1": "approve", "q2": 3}}));
 }
 
@@ -338,7 +485,7 @@ async fn cards_that_cannot_be_believed_are_refused_before_anything_is_sent() {
         (|| reply(200, &[], "<html>"), "W1067"),
         (|| reply(404, &[], "none"), "W1065"),
         (|| reply(301, &[("location", "https://other.example/card")], ""), "W1065"),
-        (|| reply(200, &[], "x".repeat(300 << 10)), "W0809"),
+        (|| reply(200, &[], "x".repeat(300 << 10)), "W1067"),
     ];
     for (made, code) in replies {
         let scene = Scene::new(A2A, Partner::new(move |_, _| made())).await;
@@ -387,15 +534,15 @@ async fn a_card_is_signed_by_a_pinned_key_or_refused() {
 
 #[tokio::test]
 async fn answers_that_are_not_of_the_protocol_are_refused() {
-    let replies: [Case; 9] = [
-        (|| reply(200, &[("content-type", "application/json")], "<html>"), "W1066"),
-        (|| answers(200, &json!({"jsonrpc": "2.0", "id": 1})), "W1066"),
+    let replies: [SentCase; 10] = [
+        (|| reply(200, &[("content-type", "application/json")], "<html>"), None),
+        (|| answers(200, &json!({"jsonrpc": "2.0", "id": 1})), None),
         (
             || answers(200, &result(&json!({"task": {"id": "", "status": status("WORKING", "")}}))),
-            "W1066",
+            None,
         ),
-        (|| answers(200, &result(&json!({"task": task("DREAMING", "")}))), "W1066"),
-        (|| answers(200, &result(&json!({"other": {}}))), "W1066"),
+        (|| answers(200, &result(&json!({"task": task("DREAMING", "")}))), None),
+        (|| answers(200, &result(&json!({"other": {}}))), None),
         (
             || {
                 answers(
@@ -403,27 +550,40 @@ async fn answers_that_are_not_of_the_protocol_are_refused() {
                     &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32009, "message": "no"}}),
                 )
             },
-            "W1065",
+            Some("W1065"),
         ),
-        (|| events(&[json!("no object")], false), "W1066"),
+        (
+            || {
+                answers(
+                    200,
+                    &json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "no"}}),
+                )
+            },
+            None,
+        ),
+        (|| events(&[json!("no object")], false), None),
         (
             || {
                 let other = json!({"statusUpdate": {"taskId": "t2", "contextId": "c1", "status": status("COMPLETED", "")}});
                 events(&[result(&json!({"task": task("WORKING", "")})), result(&other)], false)
             },
-            "W1066",
+            Some("W1066"),
         ),
         (
             || {
                 let long = json!({"task": task("WORKING", &"x".repeat(2 << 20))});
                 events(&[result(&long)], false)
             },
-            "W1066",
+            None,
         ),
     ];
     for (number, (made, code)) in replies.into_iter().enumerate() {
         let scene = Scene::new(A2A, server(card("JSONRPC", true), move |_, _| made())).await;
-        assert_eq!(scene.code("Go.").await, code, "{number}");
+        let answer = scene.ask(json!({"userMessage": "Go."})).await;
+        assert_eq!(answer.metadata.get("code"), code.map(|of| json!(of)).as_ref(), "{number}");
+        // The agent has the message: a person says whether it did what it was asked for.
+        let questions = json!(answer.metadata.get("questions")).to_string();
+        assert_eq!(questions.contains("once_outcome_unknown"), code.is_none(), "{number}");
     }
 }
 

@@ -104,8 +104,9 @@ async fn refusals_and_failed_runs_are_no_failures_of_the_server() {
     }
     assert_eq!(state(&scene), "closed");
     let scene = Scene::at(Some(ManualClock::new()), TASKS, "", Partner::new(|_, _| breaks())).await;
-    for _ in 0..5 {
-        assert_eq!(scene.code("Go.").await, "W0805");
+    for number in 0..5 {
+        let request = json!({"userMessage": "Go.", "conversationId": number.to_string()});
+        assert_eq!(scene.ask(request).await.metadata["status"], "input_required");
     }
     assert_eq!(state(&scene), "open", "connections that break are");
 }

@@ -2,6 +2,10 @@
 
 use crate::peer::{Partner, Scene, URL, answers, body, breaks, header, refuses_to_connect, reply};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use weftwork_types::port::{EgressRequest, ManualClock, Method};
 
 const TASKS: &str = "endpoint: 'https://partner.example/agent-to-agent/tasks', retries: 0";
 
@@ -87,14 +91,21 @@ async fn answers_are_read_in_both_forms_and_refused_in_others() {
         (&second.metadata["code"], &second.metadata["retriable"]),
         (&json!("W1065"), &json!(true))
     );
+    // What the server did is unknown, or it refused the request.
     for (message, code) in [
-        ("three", "W1066"),
-        ("four", "W1066"),
-        ("five", "W1065"),
-        ("six", "W1066"),
-        ("seven", "W1065"),
+        ("three", None),
+        ("four", None),
+        ("five", Some("W1065")),
+        ("six", None),
+        ("seven", Some("W1065")),
     ] {
-        assert_eq!(scene.code(message).await, code, "{message}");
+        let request = json!({"userMessage": message, "conversationId": message});
+        let answer = scene.ask(request).await;
+        assert_eq!(answer.metadata.get("code"), code.map(|of| json!(of)).as_ref(), "{answer:?}");
+        let questions = json!(answer.metadata.get("questions")).to_string();
+        let is_unknown = questions.contains("once_outcome_unknown")
+            && questions.contains("an answer of https://partner.example cannot be used");
+        assert_eq!(is_unknown, code.is_none(), "{answer:?}");
     }
     let cut = scene.ask(json!({"userMessage": "long"})).await;
     assert_eq!(cut.content.as_ref().map(|of| &of["cut"]), Some(&json!(true)));
@@ -108,26 +119,60 @@ async fn an_approval_of_the_server_is_a_question_here() {
             200,
             &json!({
                 "success": true, "mode": "build", "content": "May I order?",
-                "metadata": {"status": "input_required", "approvalId": "a1", "conversationId": "theirs"},
+                "metadata": {
+                    "status": "input_required", "approvalId": "a1", "conversationId": "theirs",
+                    "questions": [{"id": "a1", "ask": {"tool": "shop/order", "args": {"n": 1}}}],
+                },
             }),
         ),
         _ => answers(200, &done(&json!("ordered"))),
     };
-    let scene = Scene::new(TASKS, Partner::new(script)).await;
+    let external = format!("{TASKS}, agent: clerk");
+    let scene = Scene::new(&external, Partner::new(script)).await;
     let asked = scene.ask(json!({"userMessage": "Order."})).await;
     assert_eq!(asked.metadata["status"], "input_required", "{asked:?}");
-    let text = json!(asked.metadata["questions"]).to_string();
-    assert!(text.contains("May I order?") && text.contains("partner"), "{text}");
+    assert_eq!(
+        asked.metadata["questions"][0]["ask"]["value"],
+        json!({
+            "question": "agent clerk at https://partner.example asks: May I order?",
+            "call": {"tool": "shop/order", "arguments": {"n": 1}},
+        })
+    );
     assert_eq!(scene.answer(&asked, json!("approve")).await["content"], "ordered");
     let got = scene.partner.got();
     assert_eq!(got.len(), 2, "the first request is not sent again");
     assert_eq!(
         body(&got[1]),
         json!({
-            "mode": "build", "userMessage": "", "conversationId": "theirs",
+            "agent": "clerk", "mode": "build", "userMessage": "", "conversationId": "theirs",
             "payload": {"orchestrationAction": "human-response", "approvalId": "a1", "decision": "approve"},
         })
     );
+}
+
+#[tokio::test]
+async fn a_decision_that_comes_too_late_gives_what_came_of_the_earlier_one() {
+    let script = |_: usize, request: &EgressRequest| {
+        let payload = &body(request)["payload"];
+        if payload.get("approvalId").is_none() {
+            let metadata = json!({"status": "input_required", "approvalId": "a1"});
+            let asks = json!({"success": true, "mode": "build", "content": "May I?", "metadata": metadata});
+            return answers(200, &asks);
+        }
+        match payload.get("decision") {
+            Some(_) => answers(
+                409,
+                &json!({"success": false, "mode": "build", "error": "it has another answer"}),
+            ),
+            None => answers(200, &done(&json!("ordered"))),
+        }
+    };
+    let scene = Scene::new(TASKS, Partner::new(script)).await;
+    let asked = scene.ask(json!({"userMessage": "Order."})).await;
+    let ended = scene.answer(&asked, json!("reject")).await;
+    assert_eq!(ended["content"], "ordered", "{ended}");
+    let warnings = ended["metadata"]["warnings"].to_string();
+    assert!(warnings.contains("before the answer to its question"), "{warnings}");
 }
 
 #[tokio::test]
@@ -149,6 +194,51 @@ async fn a_request_that_may_have_been_taken_is_not_sent_again_without_a_person()
     assert_eq!(answer.content, Some(json!("ordered")), "{answer:?}");
     let keys: Vec<_> = scene.partner.got();
     assert_eq!(header(&keys[0], "idempotency-key"), header(&keys[1], "idempotency-key"));
+}
+
+#[tokio::test]
+async fn repetitions_that_are_used_up_leave_the_outcome_to_a_person() {
+    let external =
+        "endpoint: 'https://partner.example/agent-to-agent/tasks', retries: 2, idempotent: true";
+    // With a check of the health the server is left alone between the attempts.
+    let checked = format!("{external}, healthCheck: {{endpoint: /health}}");
+    for (external, sends) in [(external, 3), (checked.as_str(), 2)] {
+        for answer in ["call_again", "give_up"] {
+            let is_well = Arc::new(AtomicBool::new(false));
+            let switch = Arc::clone(&is_well);
+            let clock = ManualClock::moved_by_sleeps();
+            let partner = Partner::new(move |number, request| {
+                let is_well = switch.load(Ordering::Relaxed);
+                match request.method {
+                    Method::Get if is_well || number < 4 => reply(200, &[], "ok"),
+                    Method::Post if is_well => answers(200, &done(&json!("ordered"))),
+                    _ => reply(503, &[], "busy"),
+                }
+            });
+            let scene = Scene::at(Some(clock.clone()), external, "", partner).await;
+            let asked = scene.ask(json!({"userMessage": "Order."})).await;
+            assert_eq!(asked.metadata["status"], "input_required", "{asked:?}");
+            let question = json!(asked.metadata["questions"]).to_string();
+            assert!(question.contains("once_outcome_unknown"), "{question}");
+            assert!(question.contains("status 503: busy"), "{question}");
+            is_well.store(true, Ordering::Relaxed);
+            clock.advance(Duration::from_secs(60));
+            let ended = scene.answer(&asked, json!({"answer": answer})).await;
+            let keys = scene.partner.got();
+            let keys = keys.iter().filter_map(|request| header(request, "idempotency-key"));
+            let keys: Vec<_> = keys.collect();
+            match answer {
+                "call_again" => {
+                    assert_eq!(ended["content"], "ordered", "{ended}");
+                    assert_eq!(keys, [keys[0]].repeat(sends + 1), "one key");
+                }
+                _ => {
+                    assert_eq!(ended["error"]["code"], "W0132", "{ended}");
+                    assert_eq!(keys.len(), sends);
+                }
+            }
+        }
+    }
 }
 
 #[tokio::test]

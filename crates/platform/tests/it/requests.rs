@@ -323,6 +323,50 @@ async fn a_conversation_that_waits_takes_no_other_request() {
     assert_eq!(task.get("result"), None, "{task}");
 }
 
+/// Agents without steps wait for approvals, too.
+#[tokio::test]
+async fn a_request_answers_the_approval_of_any_agent() {
+    let definition = "type: tool\ntools: [math/add]\nrequires_confirmation: [math/add]\n";
+    for action in [None, Some("human-response")] {
+        for (decision, content) in [("approve", Some(json!(6))), ("reject", None)] {
+            let bench = Bench::new([agent("sums", definition)], []).await;
+            let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+            let request = |payload: Value| {
+                bench.ask(
+                    &platform,
+                    json!({"agent": "sums", "conversationId": "c", "payload": payload}),
+                )
+            };
+            let call = json!({"tool": "math/add", "arguments": {"a": 1, "b": 5}});
+            let waiting = request(call).await;
+            let answer = |id: &Value, decision: &str| {
+                request(json!({
+                    "orchestrationAction": action, "approvalId": id, "decision": decision,
+                }))
+            };
+            let refused = answer(&json!("x"), decision).await;
+            assert_eq!(refused.metadata["code"], "W1033", "{refused:?}");
+            let id = &waiting.metadata["approvalId"];
+            let refused = answer(id, "dance").await;
+            assert_eq!(refused.metadata["code"], "W1033", "{refused:?}");
+            let ended = answer(id, decision).await;
+            assert_eq!(ended.content, content, "{ended:?}");
+            // Another decision changes nothing, and the same one has the same answer.
+            let other = if decision == "approve" { "reject" } else { "approve" };
+            assert!(!answer(id, other).await.success);
+            assert_eq!(answer(id, decision).await.content, content);
+        }
+    }
+    // There is no such conversation, or it has no such approval: the text is the same.
+    let bench = Bench::new([agent("sums", definition)], []).await;
+    let platform = HostedAgents::new(bench.runtime.clone(), bench.agents.clone());
+    let payload = json!({"approvalId": "x", "decision": "approve"});
+    let request = json!({"agent": "sums", "conversationId": "none", "payload": payload});
+    let refused = bench.ask(&platform, request).await;
+    assert_eq!(refused.metadata["code"], "W1033", "{refused:?}");
+    assert!(refused.error.is_some_and(|error| error.contains("`payload.approvalId`")));
+}
+
 /// Sources that a definition declares are read in every mode.
 #[tokio::test]
 async fn declared_sources_are_read_when_an_agent_converses() {

@@ -98,7 +98,7 @@ impl Service {
 
     /// Checks the rights for a request: an answer to an approval approves, as by any other route.
     fn require_for_request(&self, payload: &Payload) -> Result<()> {
-        if payload.orchestration_action.as_deref() == Some("human-response") {
+        if payload.answers_approval() {
             self.require(Right::Approve)?;
             if payload.action.is_none() {
                 return Ok(());
