@@ -140,6 +140,15 @@ impl A2aError {
         Self::new(Kind::Http(StatusCode::NOT_FOUND), message)
     }
 
+    /// Several agents are exposed, so that the server has no card of its own.
+    pub(crate) fn several_cards(count: usize, cards: &[String]) -> Self {
+        let message = format!(
+            "{count} agents are exposed to you by A2A, and the server has no card of its own; theirs are at {}",
+            cards.join(", ")
+        );
+        Self::new(Kind::Http(StatusCode::NOT_FOUND), message)
+    }
+
     pub(crate) fn unsupported(message: impl Into<String>) -> Self {
         Self::new(Kind::UnsupportedOperation, message)
     }

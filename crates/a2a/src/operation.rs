@@ -6,6 +6,7 @@ use crate::error::{A2aError, Kind, Result};
 use crate::follow::{Follower, Until};
 use crate::list;
 use crate::push::{Pushes, shown};
+use crate::reader::RunReader;
 use crate::routes::A2aServer;
 use crate::send::{Sending, Sent};
 use crate::stream::{Shown, events_of};
@@ -145,8 +146,12 @@ impl<'a> Operations<'a> {
         }
         let last = runs.last().clone();
         let handle = platform.follow(who, &last.at.run).await.map_err(A2aError::of_fault)?;
+        let mut message = None;
         if last.status.is_final() {
             // It waits: its questions are closed.
+            let outcome = handle.outcome.await;
+            let reader = RunReader::new(&last, &runs.id());
+            message = reader.canceled_at(outcome.questions());
             let rolled = platform.roll_back(who, &runs.first().at.run).await;
             rolled.map_err(A2aError::of_fault)?;
         } else {
@@ -156,7 +161,9 @@ impl<'a> Operations<'a> {
         }
         self.server.source.changed.notify_waiters();
         runs = runs.reload(platform, who).await?;
-        runs.snapshot(platform, who, runs.ended()).await
+        let mut task = runs.snapshot(platform, who, runs.ended()).await?;
+        task.status.message = task.status.message.or(message);
+        Ok(task)
     }
 
     pub(crate) async fn subscribe(

@@ -12,11 +12,14 @@ use std::collections::BTreeMap;
 use weftwork_types::MessageId;
 use weftwork_types::Timestamp;
 use weftwork_types::code::Fault;
-use weftwork_types::event::{AiEvent, PieceAt, RunEvent};
+use weftwork_types::event::{AiEvent, BegunCalls, PieceAt, RunEvent};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::{Message, Role};
 use weftwork_types::port::TurnRun;
 use weftwork_types::run::RunOutcome;
+
+/// The subject of texts about a cancellation.
+const TASK: &str = "the task";
 
 /// A change of a task.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +65,8 @@ pub(crate) struct RunReader {
     context: String,
     task: String,
     messages: BTreeMap<MessageId, Emitted>,
+    /// Calls of tools without a known outcome.
+    begun: BegunCalls,
     /// The last complete artifact.
     last: Option<Artifact>,
     /// Time of the last event.
@@ -75,6 +80,7 @@ impl RunReader {
             context: turn.conversation.clone(),
             task: task.to_owned(),
             messages: BTreeMap::new(),
+            begun: BegunCalls::default(),
             last: None,
             at: turn.created_at,
         }
@@ -87,6 +93,7 @@ impl RunReader {
 
     /// Reads the next event.
     pub(crate) fn read(&mut self, event: &RunEvent) -> Vec<Update> {
+        self.begun.read(event);
         if let (Some(_), Some(at)) = (event.seq, event.at) {
             self.at = at;
         }
@@ -116,7 +123,10 @@ impl RunReader {
         let status = match outcome {
             RunOutcome::Completed { .. } => self.status(TaskState::Completed, None),
             RunOutcome::Interrupted { questions, .. } => self.asks(questions),
-            RunOutcome::Cancelled { .. } => self.status(TaskState::Canceled, None),
+            RunOutcome::Cancelled { .. } => {
+                let text = self.begun.cancelled_in_progress(TASK);
+                self.status(TaskState::Canceled, Some(self.message("end", vec![Part::text(text)])))
+            }
             RunOutcome::Failed { fault } => self.failed(fault),
             RunOutcome::LimitReached { step_limit } => {
                 let text = format!("the run reached its limit of {step_limit} supersteps");
@@ -126,6 +136,14 @@ impl RunReader {
         };
         updates.push(Update::Status(status));
         updates
+    }
+
+    /// The message of a task that is cancelled at these questions, if a call was begun.
+    pub(crate) fn canceled_at(mut self, questions: &[Interrupt]) -> Option<wire::Message> {
+        questions.iter().for_each(|question| self.begun.read_question(question));
+        let has_begun = !self.begun.to_string().is_empty();
+        let text = Part::text(self.begun.cancelled_at_wait(TASK));
+        has_begun.then(|| self.message("end", vec![text]))
     }
 
     fn status(&self, state: TaskState, message: Option<wire::Message>) -> TaskStatus {

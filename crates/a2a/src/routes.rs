@@ -34,6 +34,8 @@ const ACTS: &[Right] = &[Right::Read, Right::Run];
 /// Each method has a right of its own.
 const CALLS: &[Right] = &[Right::Read, Right::Run, Right::Approve];
 
+/// Maximum number of cards that an error names.
+const CARDS_SHOWN_MAX: usize = 20;
 const RPC_BODY: &[&str] = &["jsonrpc", "id", "method", "params"];
 const SEND_BODY: &[&str] = &["tenant", "message", "configuration", "metadata"];
 const CONFIG_BODY: &[&str] = &["tenant", "id", "taskId", "url", "token", "authentication"];
@@ -232,9 +234,16 @@ fn router<'a>(
 /// An error for one that does not fit.
 pub(crate) fn read_params<T: DeserializeOwned>(mut params: Value) -> Result<T> {
     drop_nulls(&mut params);
-    serde_json::from_value(params).map_err(|error| {
-        let text = error.to_string();
-        let field = text.split('`').nth(1).unwrap_or_default().to_owned();
+    serde_path_to_error::deserialize(params).map_err(|error| {
+        let path = error.path().to_string();
+        let text = error.into_inner().to_string();
+        let missing = text.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
+        let field = match (path.as_str(), missing) {
+            (".", None) => String::new(),
+            (".", Some((name, _))) => name.to_owned(),
+            (path, Some((name, _))) => format!("{path}.{name}"),
+            (path, None) => path.to_owned(),
+        };
         A2aError::invalid(field, format!("the request does not fit: {text}"))
     })
 }
@@ -314,8 +323,14 @@ async fn only_card(
     headers: HeaderMap,
 ) -> Result<Response, A2aError> {
     match seen(&server, client.as_ref()).as_slice() {
+        [] => Err(A2aError::agent_missing()),
         [agent] => Ok(respond_card(&server, &headers, agent)),
-        _ => Err(A2aError::agent_missing()),
+        several => {
+            let shown = several.iter().take(CARDS_SHOWN_MAX);
+            let path =
+                |agent: &AgentSummary| format!("/a2a/{}/.well-known/agent-card.json", agent.slug);
+            Err(A2aError::several_cards(several.len(), &shown.map(path).collect::<Vec<_>>()))
+        }
     }
 }
 

@@ -7,13 +7,13 @@ use crate::task::{TaskRuns, metadata_of};
 use crate::wire::{self, Message, Part, Role};
 use axum::http::HeaderMap;
 use serde_json::{Map, Value, json};
-use weftwork_server::MountedClient;
+use weftwork_server::{MountedClient, address_of, page_of_thread};
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::port::{AgentSummary, Begun, Says, TaskCaller, Turn};
 use weftwork_types::run::AnswerTo;
 use weftwork_types::task::{TaskRequest, TaskResponse};
-use weftwork_types::tool::Reply;
+use weftwork_types::tool::{Reply, UnknownAnswer};
 use weftwork_types::{CallChain, Principal, Right, canonical};
 
 /// Code of a request in a conversation that waits for an answer.
@@ -115,13 +115,20 @@ impl Sending<'_> {
     }
 
     /// Answers the only question of the context, if a text does: some clients send the context of a task
-    /// that asks, and not the task.
+    /// that asks, and not the task. A decision about a call needs its task.
     async fn answer_in_context(&self, message: Message, waiting: Fault) -> Result<Sent> {
         let platform = &*self.source.platform;
         let turns = platform.turns(self.who(), &message.context_id).await;
         let turns = turns.map_err(A2aError::of_fault)?;
-        let Some(task) = TaskRuns::all_of(&turns, &self.agent.slug).pop() else {
-            return Err(of_begin(waiting));
+        let last = turns.iter().rev().find(|turn| turn.rolled_back_at.is_none());
+        let Some(last) = last else { return Err(of_begin(waiting)) };
+        let own = TaskRuns::all_of(&turns, &self.agent.slug).pop();
+        let Some(task) = own.filter(|task| task.last().at == last.at) else {
+            let page = page_of_thread(&address_of(self.headers), &last.at.thread);
+            return Err(A2aError::unsupported(format!(
+                "{}. No task of A2A asks it: it is answered on the page, {page}",
+                waiting.message
+            )));
         };
         let outcome = task.outcome(platform, self.who()).await?;
         let mut asking = outcome.questions().iter().filter(|question| question.asks());
@@ -129,7 +136,11 @@ impl Sending<'_> {
             question.approval().is_none() && AnswerForm::of(question).text_place().is_some()
         });
         if !is_plain || asking.next().is_some() {
-            return Err(of_begin(waiting));
+            return Err(A2aError::unsupported(format!(
+                "{}. A message with the `taskId` {} answers it",
+                waiting.message,
+                task.id()
+            )));
         }
         let said = Said::read(&message)?;
         self.answer(Message { task_id: task.id(), ..message }, said).await
@@ -301,6 +312,9 @@ fn answer_to(question: &Interrupt, value: &Value) -> Result<AnswerTo> {
     if question.approval().is_some() {
         return decide(question, value);
     }
+    if question.unknown().is_some() {
+        return tell(question, value);
+    }
     let form = AnswerForm::of(question);
     Ok(question.answer(match value.as_str() {
         Some(text) => form.answer_text(text),
@@ -329,6 +343,9 @@ enum TextPlace {
 impl AnswerForm {
     pub(crate) fn of(question: &Interrupt) -> Self {
         let is_reply = matches!(question.ask, Ask::Question { tool: Some(_), .. });
+        if let Some(form) = question.unknown_form() {
+            return Self { schema: Some(form), is_reply };
+        }
         let schema = question.answer_schema.as_ref();
         let content = schema.filter(|_| is_reply);
         let content = content.and_then(|schema| schema.pointer("/oneOf/0/properties/content"));
@@ -370,6 +387,20 @@ impl AnswerForm {
             false => content,
         }
     }
+}
+
+/// Reads what happened to a call of unknown outcome: a word, or `{answer, value}`.
+fn tell(question: &Interrupt, value: &Value) -> Result<AnswerTo> {
+    let parsed = value.as_str().and_then(|text| serde_json::from_str(text).ok());
+    let read = UnknownAnswer::read(value).or_else(|| UnknownAnswer::read(parsed.as_ref()?));
+    let answer = read.ok_or_else(|| {
+        let expected = format!(
+            "the text {}, or a data part `{{answer, value}}` with `happened`, `call_again` or `give_up`",
+            UnknownAnswer::WORDS
+        );
+        A2aError::wrong("message.parts", "no answer about the call", &expected)
+    })?;
+    Ok(question.answer(json!(answer)))
 }
 
 /// Reads the decision about a call: a word, or `{decision, args, reason}`.

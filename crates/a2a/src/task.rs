@@ -139,9 +139,15 @@ impl TaskRuns {
             return Ok(known);
         }
         let last = self.last();
-        let handle = follow(platform, who, last).await?;
-        let outcome = handle.outcome.await;
-        let reader = RunReader::new(last, &self.id());
+        let RunHandle { mut events, outcome, .. } = follow(platform, who, last).await?;
+        let outcome = outcome.await;
+        let mut reader = RunReader::new(last, &self.id());
+        if matches!(outcome, RunOutcome::Cancelled { .. }) {
+            // The status names the calls that were under way.
+            while let Some(event) = events.next().await {
+                reader.read(&event);
+            }
+        }
         let updates = reader.end(&outcome, last.ended_at);
         let status = updates.into_iter().rev().find_map(|update| match update {
             Update::Status(status) => Some(status),

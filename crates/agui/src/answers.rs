@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weftwork_types::Timestamp;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::AnswerTo;
-use weftwork_types::tool::Reply;
+use weftwork_types::tool::{Reply, UnknownAnswer};
 
 /// Reason of a rejection whose entry has none.
 const ABANDONED: &str = "the user gave no decision";
@@ -56,6 +56,9 @@ fn response_schema(question: &Interrupt) -> Option<Value> {
             "required": ["approved"],
         }));
     }
+    if let Some(form) = question.unknown_form() {
+        return Some(form);
+    }
     let schema = question.answer_schema.as_ref()?;
     let content = schema.pointer("/oneOf/0/properties/content");
     Some(content.filter(|_| is_of_tool(question)).unwrap_or(schema).clone())
@@ -101,6 +104,16 @@ fn answer_to(question: &Interrupt, entry: &ResumeEntry) -> Result<AnswerTo> {
     match entry.status {
         ResumeStatus::Cancelled => abandon(question),
         ResumeStatus::Resolved if question.approval().is_some() => decide(question, &entry.payload),
+        ResumeStatus::Resolved if question.unknown().is_some() => {
+            match UnknownAnswer::read(&entry.payload) {
+                Some(answer) => Ok(question.answer(json!(answer))),
+                None => Err(misfit(
+                    question,
+                    &entry.payload,
+                    r#"`{"answer": "happened", "value": RESULT}`, or the word `call_again` or `give_up`"#,
+                )),
+            }
+        }
         ResumeStatus::Resolved => {
             let content = entry.payload.clone();
             Ok(question.answer(match is_of_tool(question) {
@@ -138,16 +151,20 @@ fn decide(question: &Interrupt, payload: &Value) -> Result<AnswerTo> {
         (Some(true), Value::Null) => Ok(question.approve()),
         (Some(true), args @ Value::Object(_)) => Ok(question.edit(args.clone())),
         (Some(false), _) => Ok(question.reject(reason)),
-        _ => {
-            let found = shorten(&payload.to_string());
-            let message = format!(
-                "the payload for the interrupt {} is {found}; expected `{{\"approved\": true | false, \
-                 \"editedArgs\": {{…}}, \"reason\": \"…\"}}`",
-                question.id
-            );
-            Err(AguiError::resume(PAYLOAD, message))
-        }
+        _ => Err(misfit(
+            question,
+            payload,
+            r#"`{"approved": true | false, "editedArgs": {…}, "reason": "…"}`"#,
+        )),
     }
+}
+
+/// The error of a payload that does not fit.
+fn misfit(question: &Interrupt, payload: &Value, expected: &str) -> AguiError {
+    let found = shorten(&payload.to_string());
+    let message =
+        format!("the payload for the interrupt {} is {found}; expected {expected}", question.id);
+    AguiError::resume(PAYLOAD, message)
 }
 
 #[cfg(test)]
@@ -208,9 +225,35 @@ mod tests {
     }
 
     #[test]
+    fn a_call_of_unknown_outcome_names_its_three_answers() {
+        let value = json!({"kind": "once_outcome_unknown", "name": "pay", "input": null});
+        let schema = Some(UnknownAnswer::schema(json!(true)));
+        let asked = Interrupt { ask: Ask::Value { value }, ..question(1, schema) };
+        let shown = shown(&asked, None);
+        let names = json!(["happened", "call_again", "give_up"]);
+        assert_eq!(shown["responseSchema"]["properties"]["answer"]["enum"], names);
+        let message = shown["message"].as_str().expect("a text");
+        assert!(message.starts_with("`pay` was begun and left no result"), "{message}");
+        for (payload, expected) in [
+            (json!("give_up"), Some(json!({"answer": "give_up"}))),
+            (json!({"answer": "call_again"}), Some(json!({"answer": "call_again"}))),
+            (
+                json!({"answer": "happened", "value": 1}),
+                Some(json!({"answer": "happened", "value": 1})),
+            ),
+            (json!({"answer": "happened"}), None),
+            (json!("yes"), None),
+        ] {
+            let given = entry(&asked, ResumeStatus::Resolved, payload.clone());
+            let answers = answers_to(std::slice::from_ref(&asked), &[given]);
+            assert_eq!(answers.ok().map(|of| of[0].value.clone()), expected, "{payload}");
+        }
+    }
+
+    #[test]
     fn an_interrupt_has_what_the_question_says_and_no_more() {
         let expected = json!({
-            "id": InterruptId(1), "reason": "input_required", "message": "\"Which?\"",
+            "id": InterruptId(1), "reason": "input_required", "message": "Which?",
             "responseSchema": {"type": "object"}, "expiresAt": "1970-01-01T00:00:00Z",
         });
         assert_eq!(shown(&question(1, Some(json!({"type": "object"}))), None), expected);

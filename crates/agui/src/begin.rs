@@ -123,6 +123,15 @@ impl Asking<'_> {
             return self.follow(turn, turns).await;
         }
         turns.retain(|earlier| earlier.rolled_back_at.is_none());
+        if self.input.resume.is_empty() && self.unknown_messages(&turns).is_empty() {
+            let asks = |turn: &mut TurnRun| {
+                turn.status == RunStatus::Interrupted && turn.agent == self.agent.slug
+            };
+            if let Some(turn) = turns.pop_if(asks) {
+                self.client.require(Right::Run)?;
+                return self.open(turn, turns).await;
+            }
+        }
         let handle = match self.input.resume.is_empty() {
             true => self.say(&turns).await?,
             false => self.answer(&turns).await?,
@@ -150,6 +159,12 @@ impl Asking<'_> {
         {
             return Err(AguiError::run_reused("answer"));
         }
+        self.open(turn, earlier).await
+    }
+
+    /// Follows a run from its beginning. One that waits ends with its interrupts, for a client that has
+    /// none of them.
+    async fn open(&self, turn: TurnRun, earlier: Vec<TurnRun>) -> Result<Begun> {
         let handle = self.platform()?.follow(self.who(), &turn.at.run).await;
         let handle = handle.map_err(|_| AguiError::run_missing())?;
         Ok(Begun { handle, turn, earlier, needs_messages: true })
@@ -171,10 +186,23 @@ impl Asking<'_> {
         let says = Says::Messages { messages, input };
         match self.start(NewTurn { mode: wish.mode, says, ids }).await {
             Err(BeginError::Fault(fault)) if fault.code == WAITING => {
-                Err(AguiError::resume(WAITING, fault.message))
+                Err(self.waiting(turns, &fault.message).await?)
             }
             begun => Ok(begun?),
         }
+    }
+
+    /// Returns the error of a new message in a conversation that waits, with its open interrupts.
+    async fn waiting(&self, turns: &[TurnRun], message: &str) -> Result<AguiError> {
+        let asked = turns.last().filter(|turn| turn.agent == self.agent.slug);
+        let Some(asked) = asked else { return Ok(AguiError::resume(WAITING, message)) };
+        let outcome = self.outcome_of(asked).await?;
+        let asking = outcome.questions().iter().filter(|question| question.asks());
+        let interrupts: Vec<_> = asking.map(|question| answers::shown(question, None)).collect();
+        let message = format!(
+            "{message}; its interrupts are in `rawEvent`, and a run without a new message ends with them"
+        );
+        Ok(AguiError::resume(WAITING, message).with_interrupts(interrupts))
     }
 
     /// Returns the messages of the user that the conversation does not have. The last one is said again
@@ -199,7 +227,7 @@ impl Asking<'_> {
         match last {
             Some(RunOutcome::Interrupted { .. }) => Err(AguiError::resume(
                 WAITING,
-                "the conversation waits for an answer; answer its interrupts with `resume`",
+                "the conversation waits for an answer to another agent; a request to that one answers it",
             )),
             Some(
                 RunOutcome::Failed { .. }

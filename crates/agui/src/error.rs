@@ -30,11 +30,19 @@ pub(crate) struct AguiError {
     message: String,
     /// Seconds after which a request that came at a bad time may be repeated.
     retry_after: u64,
+    /// Open interrupts of the conversation.
+    interrupts: Vec<Value>,
 }
 
 impl AguiError {
     fn new(location: Location, code: &str, message: impl Into<String>) -> Self {
-        Self { location, code: code.to_owned(), message: message.into(), retry_after: 1 }
+        Self {
+            location,
+            code: code.to_owned(),
+            message: message.into(),
+            retry_after: 1,
+            interrupts: Vec::new(),
+        }
     }
 
     /// A member of the request does not fit.
@@ -99,13 +107,20 @@ impl AguiError {
         }
     }
 
+    pub(crate) fn with_interrupts(self, interrupts: Vec<Value>) -> Self {
+        Self { interrupts, ..self }
+    }
+
     pub(crate) fn code(&self) -> &str {
         &self.code
     }
 
     /// Returns the event for an error that a stream has.
     pub(crate) fn event(&self) -> Option<Value> {
-        let event = json!({"type": "RUN_ERROR", "message": self.message, "code": self.code});
+        let mut event = json!({"type": "RUN_ERROR", "message": self.message, "code": self.code});
+        if !self.interrupts.is_empty() {
+            event["rawEvent"] = json!({"interrupts": self.interrupts});
+        }
         (self.location == Location::Event).then_some(event)
     }
 }

@@ -26,6 +26,8 @@ const MEMBERS: [&str; 9] = [
 const MESSAGES_MAX: usize = 2_000;
 /// Maximum number of answers of a request.
 const ANSWERS_MAX: usize = 100;
+/// Maximum number of ignored members that are named.
+const IGNORED_MAX: usize = 100;
 /// Maximum length of the ids of runs and messages in bytes.
 const ID_BYTES_MAX: usize = 256;
 
@@ -181,7 +183,8 @@ impl RunInput {
     }
 
     fn ignore(&mut self, name: &str) {
-        if !self.ignored.iter().any(|ignored| ignored == name) {
+        let is_known = self.ignored.iter().any(|ignored| ignored == name);
+        if !is_known && self.ignored.len() < IGNORED_MAX {
             self.ignored.push(name.to_owned());
         }
     }
@@ -242,7 +245,7 @@ impl RunInput {
                 ("input", other) => {
                     return Err(AguiError::wrong_type("forwardedProps.input", other, "an object"));
                 }
-                _ => self.ignore("forwardedProps"),
+                (name, _) => self.ignore(&format!("forwardedProps.{name}")),
             }
         }
         Ok(())

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use weftwork_server::MountedClient;
 use weftwork_types::code::Fault;
+use weftwork_types::event::BegunCalls;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{Says, TaskCaller, Turn, TurnRun};
 use weftwork_types::run::RunOutcome;
@@ -200,11 +201,19 @@ impl Calling {
         let outcome = call.outcome(&self.source, who).await?;
         let questions = match outcome {
             Some(RunOutcome::Interrupted { questions, .. }) => questions,
-            Some(outcome) => return Ok(Called::Result(self.shown(&call).outcome(&outcome))),
+            Some(outcome) => {
+                let begun = call.begun_calls(&self.source, who).await?;
+                return Ok(Called::Result(self.shown(&call).outcome(&outcome, &begun)));
+            }
             None => return Ok(Called::Runs { call, done }),
         };
         let answering = Answering { source: &self.source, client: &self.client, call: &call };
         let given = answering.read_responses(&questions, &self.params.responses)?;
+        // A call that was cancelled shows no log.
+        let begun = match given.is_dismissed {
+            true => call.begun_calls(&self.source, who).await?,
+            false => BegunCalls::default(),
+        };
         match answering.give(given, &hash).await? {
             Outcome::Continued => {
                 let call = call.reload(&self.source, who).await?;
@@ -213,10 +222,7 @@ impl Calling {
             Outcome::Nothing => {
                 Ok(Called::Result(self.ask(&call, call.last(), &asking(questions))))
             }
-            Outcome::Dismissed => {
-                let cancelled = RunOutcome::cancelled();
-                Ok(Called::Result(self.shown(&call).outcome(&cancelled)))
-            }
+            Outcome::Dismissed => Ok(Called::Result(self.shown(&call).dismissed(&begun))),
         }
     }
 

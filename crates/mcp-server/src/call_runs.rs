@@ -2,9 +2,11 @@
 
 use crate::error::{McpError, Result};
 use crate::source::Source;
+use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
-use weftwork_types::port::TurnRun;
+use weftwork_types::event::BegunCalls;
+use weftwork_types::port::{RunHandle, TurnRun};
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{Principal, RunId, Timestamp};
 
@@ -155,6 +157,26 @@ impl CallRuns {
         let handle = source.platform.follow(who, &last.at.run).await;
         let handle = handle.map_err(|fault| McpError::of_fault(&fault))?;
         Ok(Some(handle.outcome.await))
+    }
+
+    /// Returns the calls of tools that the last run has begun, and of which the outcome is not known; none
+    /// of a call that was cancelled while it waited, whose log is not shown.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn begun_calls(&self, source: &Source, who: &Principal) -> Result<BegunCalls> {
+        let mut begun = BegunCalls::default();
+        if self.cancelled_at().is_some() {
+            return Ok(begun);
+        }
+        let handle = source.platform.follow(who, &self.last().at.run).await;
+        let RunHandle { mut events, outcome, .. } =
+            handle.map_err(|fault| McpError::of_fault(&fault))?;
+        while let Some(event) = events.next().await {
+            begun.read(&event);
+        }
+        outcome.await.questions().iter().for_each(|question| begun.read_question(question));
+        Ok(begun)
     }
 
     /// Stops the call. One that waits for an answer is rolled back: its questions are closed.

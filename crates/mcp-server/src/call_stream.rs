@@ -145,7 +145,8 @@ impl CallStream {
             Step::Asks { .. } if self.about == About::Task && !self.calling.peer.elicits => None,
             Step::Asks { run, questions } => Some(self.ask(&run, &questions)),
             Step::Ended(outcome) => {
-                let result = self.calling.shown(&self.follower.call).outcome(&outcome);
+                let Follower { call, begun, .. } = &self.follower;
+                let result = self.calling.shown(call).outcome(&outcome, begun);
                 Some(self.last(&result))
             }
             Step::Stopped => Some(Message::End),

@@ -6,7 +6,7 @@ use crate::source::Source;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use std::time::Duration;
-use weftwork_types::event::RunEvent;
+use weftwork_types::event::{BegunCalls, RunEvent};
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::{RunHandle, TurnRun};
 use weftwork_types::run::RunOutcome;
@@ -44,6 +44,8 @@ pub(crate) struct Follower {
     pub(crate) source: Source,
     pub(crate) who: Principal,
     pub(crate) call: CallRuns,
+    /// Calls of tools without a known outcome.
+    pub(crate) begun: BegunCalls,
     /// Number of its runs that were followed to their end.
     done: usize,
     current: Option<Current>,
@@ -52,7 +54,7 @@ pub(crate) struct Follower {
 impl Follower {
     /// Follows a call after its first `done` runs, which have ended.
     pub(crate) fn new(source: Source, who: Principal, call: CallRuns, done: usize) -> Self {
-        Self { source, who, call, done, current: None }
+        Self { source, who, call, begun: BegunCalls::default(), done, current: None }
     }
 
     /// Returns the next step. After questions, it waits for an answer.
@@ -68,7 +70,10 @@ impl Follower {
                 Some(current) => {
                     let quiet = self.source.clock.sleep(QUIET);
                     match select(current.events.next(), quiet).await {
-                        Either::Left((Some(event), _)) => Some(Step::Event(Box::new(event))),
+                        Either::Left((Some(event), _)) => {
+                            self.begun.read(&event);
+                            Some(Step::Event(Box::new(event)))
+                        }
                         Either::Left((None, _)) => self.end_run().await?,
                         Either::Right(_) => Some(Step::Quiet(QUIET)),
                     }
@@ -93,6 +98,7 @@ impl Follower {
             return Ok(Some(Step::Stopped));
         };
         self.done += 1;
+        outcome.questions().iter().for_each(|question| self.begun.read_question(question));
         Ok(match outcome {
             RunOutcome::Interrupted { questions, .. } => {
                 let questions: Vec<_> = questions.into_iter().filter(Interrupt::asks).collect();

@@ -1,16 +1,18 @@
 //! Questions as forms of the protocol, and their answers.
 //!
 //! A form is an object of texts, numbers, truth values and choices. A question for something else asks for
-//! JSON in a text.
+//! JSON in a text. One about a call of unknown outcome asks what happened, and for the result if it did.
 
 use crate::error::{McpError, Result};
 use serde_json::{Value, json};
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::run::AnswerTo;
-use weftwork_types::tool::Reply;
+use weftwork_types::tool::{Reply, UnknownAnswer};
 
 /// Member of forms that ask for one value.
 const ANSWER: &str = "answer";
+/// Member of forms about a call of unknown outcome that has its result.
+const VALUE: &str = "value";
 /// Members of primitive schemas that forms have.
 const FORM_MEMBERS: [&str; 15] = [
     "type",
@@ -45,6 +47,8 @@ pub(crate) enum Response {
 enum Form {
     /// The decision about a call.
     Approval,
+    /// The answer about a call of unknown outcome. The schema is that of the form.
+    Unknown(Value),
     /// The content is the answer.
     Whole(Value),
     /// The member `answer` of the content is the answer.
@@ -57,6 +61,9 @@ impl Form {
     fn of(question: &Interrupt) -> Self {
         if question.approval().is_some() {
             return Self::Approval;
+        }
+        if let Some(form) = question.unknown_form() {
+            return Self::Unknown(form_of_unknown(form));
         }
         let Some(schema) = schema_of(question) else {
             return Self::Member(json!({"type": "string"}));
@@ -80,11 +87,21 @@ impl Form {
                 },
                 "required": ["decision"],
             }),
-            Self::Whole(schema) => schema.clone(),
+            Self::Unknown(schema) | Self::Whole(schema) => schema.clone(),
             Self::Member(schema) => with_answer(schema),
             Self::Json => with_answer(&json!({"type": "string", "description": "JSON"})),
         }
     }
+}
+
+/// Returns a form about a call of unknown outcome as forms are: the JSON of a result that is no single
+/// value is asked for.
+fn form_of_unknown(mut form: Value) -> Value {
+    let value = &mut form["properties"][VALUE];
+    let json =
+        || json!({"type": "string", "description": "Result of the call as JSON, if it happened"});
+    *value = form_of_value(value).unwrap_or_else(json);
+    form
 }
 
 /// Returns the schema of the answers to a question. That of a tool may also be declined.
@@ -169,7 +186,7 @@ pub(crate) fn answer_text(question: &Interrupt, text: &str) -> Option<AnswerTo> 
             }
             json!({name: text})
         }
-        Form::Member(_) | Form::Approval | Form::Json => return None,
+        Form::Member(_) | Form::Approval | Form::Unknown(_) | Form::Json => return None,
     };
     Some(question.answer(accept(question, value)))
 }
@@ -219,6 +236,7 @@ fn read_content(question: &Interrupt, form: &Form, content: &Value) -> Result<Re
                 _ => Err(lacks("decision")),
             };
         }
+        Form::Unknown(_) => return read_unknown(question, content),
         Form::Whole(_) if content.is_object() => content.clone(),
         Form::Whole(_) => {
             return Err(McpError::invalid("the response to a question has no content"));
@@ -230,6 +248,30 @@ fn read_content(question: &Interrupt, form: &Form, content: &Value) -> Result<Re
         }
     };
     Ok(Response::Answer(question.answer(accept(question, value))))
+}
+
+/// Reads what happened to a call of unknown outcome.
+fn read_unknown(question: &Interrupt, content: &Value) -> Result<Response> {
+    let happened = |value: &Value| {
+        let schema = question.answer_schema.as_ref().and_then(UnknownAnswer::result_in);
+        let is_text = schema.is_some_and(|schema| form_of_value(schema).is_some());
+        let json = value.as_str().filter(|_| !is_text);
+        let read = json.and_then(|text| serde_json::from_str(text).ok());
+        UnknownAnswer::Happened { value: read.unwrap_or_else(|| value.clone()) }
+    };
+    let answer = match (content[ANSWER].as_str(), content.get(VALUE)) {
+        (Some("happened"), Some(value)) => Some(happened(value)),
+        // A form has its fields, also those that are left empty.
+        (Some(_), _) => UnknownAnswer::read(&content[ANSWER]),
+        (None, _) => UnknownAnswer::read(content),
+    };
+    let answer = answer.ok_or_else(|| {
+        McpError::invalid(
+            "the content of the response does not say what happened to the call; expected `answer`: \
+             happened, with the result in `value`, call_again, or give_up",
+        )
+    })?;
+    Ok(Response::Answer(question.answer(json!(answer))))
 }
 
 #[cfg(test)]
@@ -304,6 +346,46 @@ mod tests {
             assert!(shown.is_string(), "{schema}");
             assert_eq!(accepted(&question, content), answer, "{schema}");
         }
+    }
+
+    #[test]
+    fn a_call_of_unknown_outcome_has_a_form_with_the_three_answers() {
+        let about = |result: Value| {
+            let value = json!({"kind": "tool_outcome_unknown", "tool": "pay", "reason": "it died"});
+            question(Ask::Value { value }, Some(UnknownAnswer::schema(result)))
+        };
+        let asked = about(json!({"type": "object"}));
+        let form = elicitation(&asked);
+        let message = form["message"].as_str().expect("a text");
+        assert!(message.starts_with("it died. It may have been made"), "{message}");
+        let fields = &form["requestedSchema"]["properties"];
+        assert_eq!(fields["answer"]["enum"], json!(["happened", "call_again", "give_up"]));
+        assert_eq!(fields["value"]["type"], "string");
+        for (content, answer) in [
+            (json!({"answer": "give_up"}), json!({"answer": "give_up"})),
+            (json!({"answer": "call_again", "value": ""}), json!({"answer": "call_again"})),
+            (
+                json!({"answer": "happened", "value": "{\"id\": 1}"}),
+                json!({"answer": "happened", "value": {"id": 1}}),
+            ),
+            (
+                json!({"answer": "happened", "value": "paid"}),
+                json!({"answer": "happened", "value": "paid"}),
+            ),
+        ] {
+            assert_eq!(accepted(&asked, content.clone()), answer, "{content}");
+        }
+        let number = about(json!({"type": "integer"}));
+        let form = elicitation(&number);
+        assert_eq!(form["requestedSchema"]["properties"]["value"]["type"], "integer");
+        let text = about(json!({"type": "string"}));
+        let happened = json!({"answer": "happened", "value": "7"});
+        assert_eq!(accepted(&text, happened.clone()), happened);
+        for wrong in [json!({}), json!({"answer": "happened"}), json!({"answer": "yes"})] {
+            let response = json!({"action": "accept", "content": wrong});
+            assert!(read_response(&asked, &response).is_err(), "{wrong}");
+        }
+        assert_eq!(answer_text(&asked, "give_up"), None, "a person decides");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::peer::{Era, Peer};
 use crate::question::{answer_text, elicitation};
 use crate::tool::Tool;
 use serde_json::{Map, Value, json};
+use weftwork_types::event::BegunCalls;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::port::TurnRun;
 use weftwork_types::run::RunOutcome;
@@ -13,6 +14,8 @@ use weftwork_types::run::RunOutcome;
 const RUN: &str = "weftwork/run";
 /// Member of `_meta` with the id of the conversation.
 const CONVERSATION: &str = "weftwork/conversation";
+/// The subject of texts about a cancellation.
+const CALL: &str = "the call";
 
 /// A tool, one of its calls, and the client that sees the result.
 #[derive(Debug, Clone, Copy)]
@@ -23,17 +26,22 @@ pub(crate) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// The result of a call that has ended.
-    pub(crate) fn outcome(&self, outcome: &RunOutcome) -> Value {
+    /// The result of a call that has ended. `begun` are its calls of tools without a known outcome.
+    pub(crate) fn outcome(&self, outcome: &RunOutcome, begun: &BegunCalls) -> Value {
         match outcome {
             RunOutcome::Completed { output } => self.completed(&output["answer"]),
             RunOutcome::Failed { fault } => self.failed(&fault.message, &fault.code),
             RunOutcome::LimitReached { step_limit } => {
                 self.failed(&format!("the run reached its limit of {step_limit} supersteps"), "")
             }
-            RunOutcome::Cancelled { .. } => self.failed("the call was cancelled", ""),
+            RunOutcome::Cancelled { .. } => self.failed(&cancelled(self.call, begun), ""),
             RunOutcome::Interrupted { .. } => self.failed("the run was stopped", ""),
         }
+    }
+
+    /// The result of a call whose question was dismissed.
+    pub(crate) fn dismissed(&self, begun: &BegunCalls) -> Value {
+        self.failed(&begun.cancelled_at_wait(CALL), "")
     }
 
     fn completed(&self, answer: &Value) -> Value {
@@ -74,8 +82,13 @@ impl Shown<'_> {
         let conversation = self.call.conversation();
         let how = match is_text && !self.tool.declares_input() {
             true => format!("Answer by a call with the conversation {conversation}."),
-            false => "A person answers it on the page of the server, or with `weft approvals`."
-                .to_owned(),
+            false => {
+                let thread = &self.call.last().at.thread;
+                format!(
+                    "A person answers it in the thread {thread} on the page of the server, or by `weft \
+                     threads resume {thread}`."
+                )
+            }
         };
         let mut result = json!({
             "content": [{"type": "text", "text": format!("The agent asks: {question}\n\n{how}")}],
@@ -91,6 +104,14 @@ impl Shown<'_> {
         result["_meta"][RUN] = self.call.id().into();
         result["_meta"][CONVERSATION] = self.call.conversation().into();
         result
+    }
+}
+
+/// The text of a call that was cancelled.
+pub(crate) fn cancelled(call: &CallRuns, begun: &BegunCalls) -> String {
+    match call.cancelled_at() {
+        Some(_) => begun.cancelled_at_wait(CALL),
+        None => begun.cancelled_in_progress(CALL),
     }
 }
 

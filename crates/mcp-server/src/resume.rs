@@ -25,7 +25,7 @@ pub(crate) struct Answering<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Given {
     answers: Vec<AnswerTo>,
-    is_dismissed: bool,
+    pub(crate) is_dismissed: bool,
 }
 
 /// The effect of responses.

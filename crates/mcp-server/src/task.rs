@@ -4,11 +4,12 @@ use crate::call_runs::CallRuns;
 use crate::error::{Kind, McpError, Result};
 use crate::message::{Params, text_param};
 use crate::peer::{Era, Peer, TASKS};
-use crate::result::{Shown, input_requests};
+use crate::result::{Shown, cancelled, input_requests};
 use crate::resume::{Answering, Outcome};
 use crate::source::Source;
 use serde_json::{Value, json};
 use weftwork_server::MountedClient;
+use weftwork_types::event::BegunCalls;
 use weftwork_types::interrupt::Interrupt;
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{Right, Timestamp};
@@ -91,10 +92,14 @@ impl Tasks<'_> {
         Ok(match call.outcome(self.source, who).await? {
             None => task("working", None),
             Some(RunOutcome::Interrupted { questions, .. }) => self.asking(call, questions),
-            Some(RunOutcome::Cancelled { .. }) => task("cancelled", None),
+            Some(RunOutcome::Cancelled { .. }) => {
+                let begun = call.begun_calls(self.source, who).await?;
+                task("cancelled", Some(cancelled(call, &begun)))
+            }
             Some(outcome) => {
                 let tool = self.source.tool(who, &call.first().agent)?;
-                let result = Shown { tool: &tool, call, peer }.outcome(&outcome);
+                let result = Shown { tool: &tool, call, peer };
+                let result = result.outcome(&outcome, &BegunCalls::default());
                 match (peer.era, &result["isError"]) {
                     (Era::Modern, _) => {
                         let mut task = task("completed", None);
@@ -156,7 +161,12 @@ impl Tasks<'_> {
         let outcome = call.outcome(self.source, who).await?;
         let has_ended =
             outcome.is_some_and(|outcome| !matches!(outcome, RunOutcome::Interrupted { .. }));
+        let mut begun = BegunCalls::default();
         if !has_ended {
+            if call.last().status.is_final() {
+                // A call that was cancelled shows no log.
+                begun = call.begun_calls(self.source, who).await?;
+            }
             call.cancel(self.source, who).await?;
         }
         match self.peer.era {
@@ -166,7 +176,10 @@ impl Tasks<'_> {
             }
             Era::Legacy => {
                 let call = call.reload(self.source, who).await?;
-                Ok(task_of(&call, self.peer, "cancelled", None))
+                if call.cancelled_at().is_none() {
+                    begun = call.begun_calls(self.source, who).await?;
+                }
+                Ok(task_of(&call, self.peer, "cancelled", Some(cancelled(&call, &begun))))
             }
         }
     }

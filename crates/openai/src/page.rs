@@ -1,7 +1,7 @@
 //! The address of the page of the server, where people answer questions.
 
 use axum::http::HeaderMap;
-use weftwork_server::address_of;
+use weftwork_server::{address_of, page_of_thread};
 use weftwork_types::ThreadId;
 
 /// The address under which a client reached the server.
@@ -17,7 +17,7 @@ impl PageAddress {
 
     /// Returns the address of a thread.
     pub(crate) fn of_thread(&self, thread: &ThreadId) -> String {
-        format!("{}/ui/#/thread/{}", self.origin, thread.to_path())
+        page_of_thread(&self.origin, thread)
     }
 
     /// Returns a question with the address where a person answers it.

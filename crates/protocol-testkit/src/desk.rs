@@ -53,6 +53,16 @@ fn write(line: String) -> Result<String, ToolError> {
     }
 }
 
+/// Pays a line, and cannot tell whether it did.
+#[weftwork::tool(
+    name = "desk/pay",
+    effect = external_side_effect,
+    example(request = "Pay a.", args = {"line": "a"})
+)]
+fn pay(line: String) -> Result<String, ToolError> {
+    Err(ToolError::outcome_unknown(format!("the connection broke while {line} was paid")))
+}
+
 /// An agent, its definition, and whether it is exposed.
 #[derive(Debug)]
 pub struct Agent {
@@ -200,6 +210,12 @@ impl DeskParts {
     pub fn agent(mut self, agent: Agent) -> Self {
         self.agents.push(agent);
         self
+    }
+
+    /// The agent `cashier`, whose payments have no known outcome.
+    #[must_use]
+    pub fn cashier(self) -> Self {
+        self.tool(pay).agent(Agent::new("cashier", "type: tool\ntools: [desk/pay]\n"))
     }
 
     /// The maximum of a limit of each account.

@@ -38,7 +38,7 @@ mod sse;
 mod translate;
 mod wording;
 
-pub use address::address_of;
+pub use address::{address_of, page_of_thread};
 pub use auth::external::Refusal;
 pub use auth::keys::{AccessKey, KeyFile, KeyFileError, KeyProblem, TokenHash};
 pub use auth::{TokenError, new_token};

@@ -1,5 +1,6 @@
 //! Events of a run: the one stream from which every protocol's stream is derived.
 
+mod begun_calls;
 mod checkpoint;
 mod piece;
 mod position;
@@ -9,6 +10,7 @@ mod stream_position;
 mod text_reader;
 mod transcript;
 
+pub use begun_calls::BegunCalls;
 pub use checkpoint::{
     CheckpointSource, CheckpointStored, OutsideWrites, TaskDue, TaskEnd, TaskStatus,
 };

@@ -3,6 +3,7 @@
 use crate::approval::{ApprovalDecision, ApprovalRequest, Verdict};
 use crate::run::AnswerTo;
 use crate::shown::{present, show};
+use crate::tool::{UnknownAnswer, UnknownCall};
 use crate::{InterruptId, TaskId, Timestamp, ToolCallId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -59,6 +60,27 @@ impl Interrupt {
             Ask::Approval(request) => Some(request),
             Ask::Question { .. } | Ask::Value { .. } | Ask::Timer { .. } => None,
         }
+    }
+
+    /// Returns the call of unknown outcome that the question is about; `None` for a question of another
+    /// kind.
+    #[must_use]
+    pub fn unknown(&self) -> Option<UnknownCall<'_>> {
+        match &self.ask {
+            Ask::Value { value } => UnknownCall::of_value(value),
+            Ask::Question { .. } | Ask::Approval(_) | Ask::Timer { .. } => None,
+        }
+    }
+
+    /// Returns the JSON Schema of a form for the answer to a question about a call of unknown outcome;
+    /// `None` for a question of another kind.
+    #[must_use]
+    pub fn unknown_form(&self) -> Option<Value> {
+        self.unknown()?;
+        let schema = self.answer_schema.as_ref();
+        let result = schema.and_then(UnknownAnswer::result_in);
+        let any = || json!({});
+        Some(UnknownAnswer::form(result.filter(|of| of.is_object()).cloned().unwrap_or_else(any)))
     }
 
     /// The answer with this value.
@@ -163,9 +185,28 @@ impl fmt::Display for Ask {
             Self::Approval(ApprovalRequest { tool, args, reason, .. }) => {
                 write!(f, "approve the call of `{tool}` with {args}? {reason}")
             }
-            Self::Value { value } => write!(f, "{value}"),
+            Self::Value { value } => write_value(f, value),
             Self::Timer { .. } => f.write_str("waits for a time"),
         }
+    }
+}
+
+/// Writes a value that a node passed: a text, a call of unknown outcome, or a text with the call that it
+/// is about. Of others, the JSON.
+fn write_value(f: &mut fmt::Formatter<'_>, value: &Value) -> fmt::Result {
+    if let Some(unknown) = UnknownCall::of_value(value) {
+        return write!(f, "{unknown}");
+    }
+    let Some(text) = value.as_str().or_else(|| value.get("question")?.as_str()) else {
+        return write!(f, "{value}");
+    };
+    f.write_str(text)?;
+    let Some(tool) = value.pointer("/call/tool").and_then(Value::as_str) else { return Ok(()) };
+    let args = value["call"]["arguments"].to_string();
+    // The text of an approval names its call.
+    match text.contains(tool) && text.contains(&args) {
+        true => Ok(()),
+        false => write!(f, " (the call of `{tool}` with {args})"),
     }
 }
 
@@ -207,6 +248,27 @@ mod tests {
         assert!(written.get("default").is_none(), "{written}");
         assert_eq!(serde_json::from_value::<Interrupt>(written).expect("is read"), interrupt);
         assert_eq!(interrupt.lapses_at(), None, "nothing to take");
+    }
+
+    #[test]
+    fn a_value_is_asked_in_words() {
+        let call = json!({"tool": "pay", "arguments": {"cents": 5}});
+        let named = r#"approve the call of `pay` with {"cents":5}? it pays"#;
+        let unknown = json!({"kind": "tool_outcome_unknown", "tool": "pay", "reason": "it died"});
+        for (value, expected) in [
+            (json!("Which?"), "Which?"),
+            (json!({"question": "Which?", "a": 1}), "Which?"),
+            (
+                json!({"question": "Pay?", "call": call}),
+                r#"Pay? (the call of `pay` with {"cents":5})"#,
+            ),
+            (json!({"question": named, "call": call}), named),
+            (json!({"question": 1}), r#"{"question":1}"#),
+            (json!([1]), "[1]"),
+            (unknown.clone(), &UnknownCall::of_value(&unknown).expect("is one").to_string()),
+        ] {
+            assert_eq!(Ask::Value { value: value.clone() }.to_string(), expected, "{value}");
+        }
     }
 
     #[test]

@@ -2,16 +2,18 @@
 
 mod question;
 mod summary;
+mod unknown;
 mod wire;
 
 pub use question::{Questions, Reply, ToolQuestion, ToolRecord};
 pub use summary::{AgentTools, Permission, ToolSummary};
+pub use unknown::{UnknownAnswer, UnknownCall};
 pub use wire::{WIRE_NAME_CHARS_MAX, is_hidden, snake_case, wire_name};
 
 use crate::ErrorCode;
 use crate::shown::present;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The effect of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -37,57 +39,6 @@ pub enum UnknownOutcome {
     Reconcile,
     /// Stop and ask a person.
     Ask,
-}
-
-/// A person's answer about a call with an unknown outcome.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case", deny_unknown_fields)]
-pub enum UnknownAnswer {
-    /// The call took effect, with this result.
-    Happened {
-        /// Result, as the call would have returned it.
-        value: Value,
-    },
-    /// The call did not take effect: repeat it, with the same idempotency key.
-    CallAgain,
-    /// Give up: the outcome stays unknown.
-    GiveUp,
-}
-
-impl UnknownAnswer {
-    /// Reads an answer that a person typed: `again` or `call again`, `give up`, or `happened` and the
-    /// result as JSON. `None` for anything else.
-    #[must_use]
-    pub fn of_line(line: &str) -> Option<Self> {
-        let line = line.trim();
-        match line.to_lowercase().as_str() {
-            "again" | "call again" | "call_again" => Some(Self::CallAgain),
-            "give up" | "give_up" => Some(Self::GiveUp),
-            _ => {
-                let result = line.strip_prefix("happened")?.trim();
-                Some(Self::Happened { value: crate::json::read(result.as_bytes()).ok()? })
-            }
-        }
-    }
-
-    /// Returns the JSON Schema of an answer, given the schema of results.
-    #[must_use]
-    pub fn schema(result: Value) -> Value {
-        json!({"oneOf": [
-            {
-                "type": "object",
-                "properties": {"answer": {"const": "happened"}, "value": result},
-                "required": ["answer", "value"],
-                "additionalProperties": false,
-            },
-            {
-                "type": "object",
-                "properties": {"answer": {"enum": ["call_again", "give_up"]}},
-                "required": ["answer"],
-                "additionalProperties": false,
-            },
-        ]})
-    }
 }
 
 /// A tool as declared to models and policies.

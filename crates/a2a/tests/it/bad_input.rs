@@ -4,6 +4,23 @@ use crate::world::{ADA, World, message};
 use serde_json::{Value, json};
 
 #[tokio::test]
+async fn a_member_that_does_not_fit_is_named_by_its_path() {
+    let world = World::new().await;
+    for (change, field) in [
+        (json!({"role": "user"}), "message.role"),
+        (json!({"messageId": null}), "message.messageId"),
+        (json!({"parts": 7}), "message.parts"),
+    ] {
+        let mut said = message("m", "One.");
+        let change = change.as_object().expect("members").clone();
+        said.as_object_mut().expect("an object").extend(change);
+        let refused = world.rpc(ADA, "golf", "SendMessage", &json!({"message": said})).await.json();
+        let violation = refused.pointer("/error/data/0/fieldViolations/0/field");
+        assert_eq!(violation, Some(&json!(field)), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn requests_of_json_rpc_are_refused_by_their_codes() {
     let world = World::new().await;
     let call = |method: &str, params: Value| {

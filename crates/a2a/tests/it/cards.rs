@@ -78,12 +78,22 @@ async fn a_hidden_a_missing_and_another_ones_card_answer_the_same_bytes() {
 #[tokio::test]
 async fn the_server_has_the_card_of_its_agent_if_one_alone_is_exposed() {
     let world = World::new().await;
-    assert_eq!(world.send_with("", &format!("GET {CARD}"), &[], "").await.status, 404);
+    let several = world.send_with("", &format!("GET {CARD}"), &[], "").await;
+    assert_eq!(several.status, 404);
+    for (slug, is_named) in [("golf", true), ("clerk", true), ("own", false), ("hidden", false)] {
+        let named = several.body.contains(&format!("/a2a/{slug}{CARD}"));
+        assert_eq!(named, is_named, "{slug}: {}", several.body);
+    }
     world.desk.expose(None, "clerk", false).await;
     let only = world.send_with("", &format!("GET {CARD}"), &[], "").await;
     assert_eq!(only.json(), card(&world, "", "golf").await.json());
     // A client of the organisation sees a second one.
-    assert_eq!(world.send_with(ADA, &format!("GET {CARD}"), &[], "").await.status, 404);
+    let two = world.send_with(ADA, &format!("GET {CARD}"), &[], "").await;
+    assert!(two.status == 404 && two.body.contains("/a2a/own/"), "{}", two.body);
+    // With none, it is missing as any other.
+    world.desk.expose(None, "golf", false).await;
+    let none = world.send_with("", &format!("GET {CARD}"), &[], "").await;
+    assert_eq!((none.status, none.body), (404, card(&world, "", "nobody").await.body));
 }
 
 #[tokio::test]

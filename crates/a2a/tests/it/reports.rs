@@ -1,8 +1,12 @@
 //! Reports of users of other servers of this protocol, tried here.
 
 use crate::world::{ADA, World, message, state, text_of};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use weftwork::testing::Step;
+use weftwork::types::caller::Caller;
+use weftwork::types::message::Message;
+use weftwork::types::port::{AgentTurns, Says, TaskCaller, Turn};
+use weftwork::types::{CallChain, OrgId, Principal, Rights};
 
 /// A client that left, or whose server restarted, subscribes again and misses nothing of the task: it
 /// begins with the task, also while it asks.
@@ -77,12 +81,75 @@ async fn a_message_in_a_context_that_waits_is_refused_with_the_reason() {
     next["contextId"] = task["contextId"].clone();
     let refused = world.rpc(ADA, "clerk", "SendMessage", &json!({"message": next})).await;
     assert_eq!(refused.code(), -32004, "{}", refused.body);
-    assert!(refused.body.contains("taskId"), "{}", refused.body);
+    let id = task["id"].as_str().expect("an id");
+    assert!(refused.body.contains(id), "the task that takes it: {}", refused.body);
     let mut wrong = message("m3", "approve");
     wrong["taskId"] = task["id"].clone();
     wrong["contextId"] = "another".into();
     let refused = world.rpc(ADA, "clerk", "SendMessage", &json!({"message": wrong})).await;
     assert_eq!(refused.code(), -32602, "{}", refused.body);
+}
+
+/// A run that A2A did not begin is answered on the page.
+#[tokio::test]
+async fn a_context_that_waits_for_another_protocol_says_where_it_is_answered() {
+    let world = World::new().await;
+    let task = world.ask("golf", "m1", "One.").await;
+    let context = task["contextId"].as_str().expect("an id");
+    let turn = Turn {
+        agent: "clerk".to_owned(),
+        mode: None,
+        conversation: Some(context.to_owned()),
+        says: Says::Messages { messages: vec![Message::user("Write a.")], input: None },
+        after: None,
+        metadata: Map::new(),
+    };
+    let org = OrgId::new("one").expect("an id");
+    let by = TaskCaller {
+        principal: Principal::new(org, "ada").with_rights(Rights::ALL),
+        caller: Caller::local("request").expect("an id"),
+        parent_span: None,
+        idempotency_key: None,
+        chain: CallChain::default(),
+    };
+    let begun = world.desk.platform.begin(by, turn).await.expect("begins");
+    begun.outcome.await;
+    for agent in ["clerk", "golf"] {
+        let mut next = message("m2", "approve");
+        next["contextId"] = context.into();
+        let refused = world.rpc(ADA, agent, "SendMessage", &json!({"message": next})).await;
+        assert_eq!(refused.code(), -32004, "{}", refused.body);
+        let page = format!("/ui/#/thread/{}", begun.run.thread);
+        assert!(refused.body.contains(&page), "{page}: {}", refused.body);
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_unknown_outcome_takes_a_word_and_is_named_when_its_task_is_cancelled() {
+    let world = World::of_cashier().await;
+    let mut tasks = Vec::new();
+    for id in ["m1", "m2"] {
+        let task = world.ask("cashier", id, "Pay a.").await;
+        assert_eq!(state(&task), "TASK_STATE_INPUT_REQUIRED", "{task}");
+        let parts = &task["status"]["message"]["parts"];
+        let text = parts[0]["text"].as_str().expect("a text");
+        assert!(text.contains("It may have been made, with {\"line\":\"a\"}"), "{text}");
+        let answers = parts[1].pointer("/data/questions/0/schema/properties/answer/enum");
+        assert_eq!(answers, Some(&json!(["happened", "call_again", "give_up"])), "{parts}");
+        tasks.push(task["id"].clone());
+    }
+    for (id, text, code) in [("m3", "perhaps", Some(-32602)), ("m4", "give up", None)] {
+        let mut given = message(id, text);
+        given["taskId"] = tasks[0].clone();
+        let sent = world.rpc(ADA, "cashier", "SendMessage", &json!({"message": given})).await;
+        match code {
+            Some(code) => assert_eq!(sent.code(), code, "{}", sent.body),
+            None => assert_ne!(state(&sent.result()["task"]), "TASK_STATE_INPUT_REQUIRED"),
+        }
+    }
+    let canceled = world.rpc(ADA, "cashier", "CancelTask", &json!({"id": tasks[1]})).await.result();
+    let text = canceled["status"]["message"]["parts"][0]["text"].as_str().expect("a text");
+    assert!(text.contains("may have been made: `desk/pay` with {\"line\":\"a\"}"), "{text}");
 }
 
 /// The text of an attempt that failed is replaced, and not continued.

@@ -59,6 +59,12 @@ impl World {
         Self::built(parts, model, |server| server).await
     }
 
+    /// A server with the agent `cashier`.
+    pub(crate) async fn of_cashier() -> Self {
+        let model = Model::new(echo);
+        Self::built(DeskParts::new(model.clone()).cashier(), model, |server| server).await
+    }
+
     /// A server on which each account may send one request a minute.
     pub(crate) async fn limited() -> Self {
         let model = Model::new(echo);

@@ -131,7 +131,6 @@ async fn answers_that_do_not_fit_are_errors_of_the_stream_and_change_nothing() {
         ),
         ("clerk", "t2", resolved(approval, json!("yes")), "invalid_payload", "approved"),
         ("clerk", "t2", resolved(question, json!(true)), "interrupt_mismatch", "no open interrupt"),
-        ("clerk", "t2", json!([]), "W1038", "waits"),
     ] {
         let events = world.run(agent, resumes(thread, "r2", resume.clone())).await;
         let (found, message) = error(&events);
@@ -140,12 +139,59 @@ async fn answers_that_do_not_fit_are_errors_of_the_stream_and_change_nothing() {
     // A further message waits as well, and the questions stay open.
     let events = world.run("clerk", says_all("t2", "r3", &["Write a.", "Write b."])).await;
     assert_eq!(error(&events).0, "W1038");
+    let open = &events[1]["rawEvent"]["interrupts"];
+    assert_eq!((open[0]["id"].clone(), open.get(1)), (approval["id"].clone(), None));
     let mut both = resumes("t", "r2", resolved(question, json!(4)));
     both["messages"] = says("t", "r2", "And more.")["messages"].clone();
     let refused = world.post(ADA, "/agui/pager", &both).await;
     assert_eq!((refused.status, code_of(&refused)), (400, "invalid_input".to_owned()));
     let done = world.run("pager", resumes("t", "r2", resolved(question, json!(4)))).await;
     assert_eq!(done.last().expect("events")["outcome"]["type"], "success");
+}
+
+#[tokio::test]
+async fn a_run_without_a_new_message_has_the_interrupts_of_a_run_that_another_client_began() {
+    let world = World::new().await;
+    let first = world.run("clerk", says("t", "r1", "Write a.")).await;
+    let requests = world.requests().len();
+    let before = written();
+    for (run, input) in [
+        ("r2", says_all("t", "r2", &[])),
+        ("r3", says("t", "r3", "Write a.")),
+        ("r2", resumes("t", "r2", json!([]))),
+    ] {
+        let events = world.run("clerk", input).await;
+        assert_eq!(interrupts(&events), interrupts(&first), "{run}");
+        assert_eq!(events.last().expect("events")["runId"], run);
+        assert_eq!(Page::of(&events).shown()[0], "user: Write a.");
+    }
+    assert_eq!((world.requests().len(), written()), (requests, before), "nothing was begun");
+    // Another agent does not answer them.
+    let other = world.run("golf", says_all("t", "r4", &[])).await;
+    assert_eq!(error(&other).0, "W1038");
+    let answer = resolved(&interrupts(&first)[0], json!(true));
+    let done = world.run("clerk", resumes("t", "r2", answer)).await;
+    assert_eq!(done.last().expect("events")["outcome"]["type"], "success", "{done:?}");
+}
+
+#[tokio::test]
+async fn a_call_of_unknown_outcome_is_asked_about_in_words() {
+    let world = World::of_cashier().await;
+    let events = world.run("cashier", says("t", "r1", "Pay a.")).await;
+    let [interrupt] = &interrupts(&events)[..] else { panic!("{events:?}") };
+    let message = interrupt["message"].as_str().expect("a text");
+    assert!(message.contains("It may have been made, with {\"line\":\"a\"}"), "{message}");
+    let wrong = resumes("t", "r2", resolved(interrupt, json!("perhaps")));
+    let refused = world.run("cashier", wrong).await;
+    assert_eq!(error(&refused).0, "invalid_payload");
+    let given = resumes("t", "r2", resolved(interrupt, json!("give_up")));
+    let done = world.run("cashier", given).await;
+    assert!(of(&done, "RUN_STARTED").len() == 1 && interrupts_of(&done).is_none(), "{done:?}");
+}
+
+/// The interrupts of a run, if it ended at some.
+fn interrupts_of(events: &[Value]) -> Option<&Value> {
+    events.last()?["outcome"].get("interrupts")
 }
 
 #[tokio::test]

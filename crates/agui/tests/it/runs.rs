@@ -251,7 +251,7 @@ async fn a_mode_an_input_and_media_reach_the_agent() {
     let mut input = says("t", "r1", "Make a plan.");
     input["forwardedProps"] = json!({"mode": "build", "other": 1});
     let answer = world.post(ADA, "/agui/golf", &input).await;
-    assert_eq!(answer.headers["x-ignored-input"], "forwardedProps");
+    assert_eq!(answer.headers["x-ignored-input"], "forwardedProps.other");
     let page = Page::of(&events_of(&answer));
     assert_eq!(page.state["mode"], "build");
     assert!(page.state["deliverable"]["id"].is_string(), "{}", page.state);

@@ -77,6 +77,11 @@ impl World {
         Self::built(model, |parts| parts.store(store), |server| server).await
     }
 
+    /// A server with the agent `cashier`.
+    pub(crate) async fn of_cashier() -> Self {
+        Self::built(echo, |parts| parts.cashier(), |server| server).await
+    }
+
     /// A server on which each account may send one request a minute.
     pub(crate) async fn limited() -> Self {
         Self::built(echo, |parts| parts.limit("requests_per_minute", 1), |server| server).await

@@ -135,6 +135,45 @@ async fn responses_that_are_none_ask_again_or_are_refused_and_a_rejection_is_tol
 }
 
 #[tokio::test]
+async fn a_call_of_unknown_outcome_has_a_form_and_is_named_when_the_call_is_cancelled() {
+    let world = World::of_cashier().await;
+    let client = Client::modern(ADA, forms());
+    for (response, expected) in [
+        (json!({"action": "accept", "content": {"answer": "give_up"}}), "complete"),
+        (json!({"action": "decline"}), "may have been made: `desk__pay` with {\"line\":\"a\"}"),
+        (json!({"action": "cancel"}), "may have been made: `desk__pay` with {\"line\":\"a\"}"),
+    ] {
+        let pay = json!({"name": "cashier", "arguments": {"message": "Pay a."}});
+        let asked = world.ask(&client, "tools/call", pay.clone()).await.result();
+        let requests = asked["inputRequests"].as_object().expect("requests");
+        let (key, request) = requests.iter().next().expect("a question");
+        let message = request["params"]["message"].as_str().expect("a text");
+        assert!(message.contains("It may have been made, with {\"line\":\"a\"}"), "{message}");
+        let answers = &request["params"]["requestedSchema"]["properties"]["answer"]["enum"];
+        assert_eq!(answers, &json!(["happened", "call_again", "give_up"]));
+        let mut params = pay;
+        params["inputResponses"] = json!({key: response});
+        params["requestState"] = asked["requestState"].clone();
+        let done = world.ask(&client.id(json!(2)), "tools/call", params).await.result();
+        let text = match expected {
+            "complete" => done["resultType"].as_str().expect("a text"),
+            _ => text_of(&done),
+        };
+        assert!(text.contains(expected), "{response}: {done}");
+    }
+    // An older client, whose stream goes on.
+    let client = world.session(ADA, &forms()).await;
+    let pay = json!({"name": "cashier", "arguments": {"message": "Pay a."}});
+    let mut messages = world.open(&client, "tools/call", pay).await;
+    let request = messages.next().await.expect("a request");
+    let declined = json!({"action": "decline"});
+    assert_eq!(respond(&world, &client, &request["id"], declined).await, 202);
+    let messages = messages.rest().await;
+    let result = &messages.last().expect("a response")["result"];
+    assert!(text_of(result).contains("`desk"), "{result}");
+}
+
+#[tokio::test]
 async fn a_client_without_forms_is_told_in_words_and_gets_no_request_for_input() {
     let world = World::new().await;
     for client in [
@@ -146,7 +185,8 @@ async fn a_client_without_forms_is_told_in_words_and_gets_no_request_for_input()
         assert!(!answer.body.contains("elicitation/create"), "{}", answer.body);
         let result = answer.result();
         assert!(result.get("requestState").is_none());
-        assert!(text_of(&result).contains("desk/write"), "{result}");
+        let text = text_of(&result);
+        assert!(text.contains("desk/write") && text.contains("weft threads resume "), "{text}");
         // What a person decides, no model does.
         let conversation = &result["structuredContent"]["conversation"];
         let arguments = json!({"message": "approve", "conversation": conversation});

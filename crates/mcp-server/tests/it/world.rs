@@ -86,6 +86,11 @@ impl World {
         Self::built(model, |parts| parts.store(store), |mcp| mcp).await
     }
 
+    /// A server with the agent `cashier`.
+    pub(crate) async fn of_cashier() -> Self {
+        Self::built(echo, |parts| parts.cashier(), |mcp| mcp).await
+    }
+
     /// A server on which each account may send one request a minute.
     pub(crate) async fn limited() -> Self {
         Self::built(echo, |parts| parts.limit("requests_per_minute", 1), |mcp| mcp).await

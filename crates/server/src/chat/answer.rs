@@ -2,7 +2,7 @@
 //! decisions in the words of several front ends.
 
 use super::question::allowed_decisions;
-use super::unknown::UnknownCall;
+use super::unknown::read_answer;
 use crate::error::{ApiError, Result};
 use serde_json::{Value, json};
 use weftwork_types::approval::{ApprovalDecision, ApprovalRequest, Verdict};
@@ -20,8 +20,8 @@ const COMMENTS: [&str; 5] = ["message", "comment", "reason", "feedback", "text"]
 /// # Errors
 /// Status 422 for a value that is no answer, 409 for a decision about another call.
 pub(crate) fn of_result(question: &Interrupt, value: &Value) -> Result<Value> {
-    if let Some(call) = UnknownCall::of(question) {
-        return call.read(value);
+    if let Some(call) = question.unknown() {
+        return read_answer(call, value);
     }
     match &question.ask {
         Ask::Approval(request) => read_decision(question, request, value),
@@ -40,8 +40,8 @@ pub(crate) fn of_result(question: &Interrupt, value: &Value) -> Result<Value> {
 /// See [`of_result`].
 pub(crate) fn of_text(question: &Interrupt, typed: &str) -> Result<Value> {
     let typed = typed.trim();
-    if let Some(call) = UnknownCall::of(question) {
-        return call.read(&json!(typed));
+    if let Some(call) = question.unknown() {
+        return read_answer(call, &json!(typed));
     }
     match &question.ask {
         Ask::Approval(request) => {

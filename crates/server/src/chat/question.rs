@@ -1,7 +1,6 @@
 //! Questions as tool calls without a result, which every front end can show and answer.
 
 use super::calls::Named;
-use super::unknown::UnknownCall;
 use serde_json::{Map, Value, json};
 use weftwork_types::approval::ApprovalRequest;
 use weftwork_types::interrupt::{Ask, Interrupt};
@@ -69,8 +68,7 @@ impl Asked {
                 ("approval", new_call(&id, REQUEST_APPROVAL, args), waiting)
             }
             Ask::Value { value } => {
-                let unknown = UnknownCall::of_value(value);
-                let text = unknown.map_or_else(|| text_of(value), UnknownCall::text);
+                let text = question.ask.to_string();
                 let args = with_terms(json!({"question": text, "value": value}), question);
                 ("value", new_call(&id, ASK_HUMAN, args), None)
             }
@@ -130,10 +128,4 @@ fn with_terms(mut args: Value, question: &Interrupt) -> Value {
 
 fn new_call(id: &str, name: &str, args: Value) -> WireCall {
     WireCall { id: id.to_owned(), name: name.to_owned(), args }
-}
-
-/// Returns the text of a question that is a value: itself, its member `question`, or its JSON.
-fn text_of(value: &Value) -> String {
-    let text = value.as_str().or_else(|| value.get("question").and_then(Value::as_str));
-    text.map_or_else(|| value.to_string(), str::to_owned)
 }
