@@ -85,8 +85,8 @@ impl Shown<'_> {
             false => {
                 let thread = &self.call.last().at.thread;
                 format!(
-                    "A person answers it in the thread {thread} on the page of the server, or by `weft \
-                     threads resume {thread}`."
+                    "A person answers it in the thread {thread} on the page of the server, or by \
+                     `weft threads resume {thread}`."
                 )
             }
         };

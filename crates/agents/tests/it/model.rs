@@ -55,7 +55,7 @@ async fn an_answer_is_not_paid_again_when_its_node_is_executed_again() {
     let thread = hosted(graph(&model, ask)).await;
     let asked = thread.start(json!({})).await.expect("runs");
     let question = &asked.questions()[0];
-    assert_eq!(question.ask.to_string(), r#""How many?""#);
+    assert_eq!(question.ask.to_string(), "How many?");
     // What is no number of people is refused where it is given.
     assert!(thread.answer(question.answer("many")).await.is_err());
     assert!(thread.answer(question.answer(-1)).await.is_err());
