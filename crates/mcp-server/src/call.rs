@@ -102,29 +102,35 @@ impl Calling {
             Err(problem) => return Ok(Called::Result(refusal(&problem))),
         };
         let by = self.caller(headers)?;
-        self.client.admit_turn(&by, self.tool.slug(), conversation.as_deref()).await?;
+        let slug = self.tool.slug();
+        let earlier = self.client.admit_turn(&by, slug, conversation.as_deref()).await?;
+        if let Some(earlier) = earlier.filter(|earlier| earlier.answers.is_some()) {
+            // The request answered a question in the conversation before.
+            let of_run = CallRuns::containing(&self.source, self.who(), &earlier.at.run).await;
+            let (call, done) = of_run?;
+            return Ok(Called::Runs { call, done });
+        }
         // A call that is sent again has the same seal as before, because it is a part of the request.
         let seal = match &by.idempotency_key {
             Some(key) => canonical::hash(&json!(["mcp:seal", key])).to_string(),
             None => Uuid::new_v4().simple().to_string(),
         };
-        let metadata = CallMetadata { seal, answers: String::new() };
         let turn = Turn {
-            agent: self.tool.slug().to_owned(),
+            agent: slug.to_owned(),
             mode: self.tool.mode(),
             conversation: conversation.clone(),
             says,
             after: None,
-            metadata: metadata.to_map(),
+            metadata: CallMetadata { seal, answers: None }.to_map(),
         };
-        match self.source.platform.begin(by, turn).await {
+        match self.source.platform.begin(by.clone(), turn).await {
             Ok(handle) => {
                 let run = handle.run.run;
                 let call = CallRuns::find(&self.source, self.who(), run.as_str()).await?;
                 Ok(Called::Runs { call, done: 0 })
             }
             Err(fault) if fault.code == WAITING => {
-                self.answer_in_conversation(conversation, fault).await
+                self.answer_in_conversation(conversation, by, fault).await
             }
             Err(fault) => refused_begin(&fault).map(Called::Result),
         }
@@ -135,6 +141,7 @@ impl Calling {
     async fn answer_in_conversation(
         &self,
         conversation: Option<String>,
+        by: TaskCaller,
         waiting: Fault,
     ) -> Result<Called> {
         let message = self.params.arguments.get("message").and_then(Value::as_str);
@@ -163,10 +170,9 @@ impl Calling {
             conversation: Some(conversation),
             says: Says::Answers(vec![answer]),
             after: None,
-            metadata: CallMetadata { seal: call.seal(), answers: String::new() }.to_map(),
+            metadata: CallMetadata { seal: call.seal(), answers: None }.to_map(),
         };
         let done = call.runs.len();
-        let by = self.client.caller(&HeaderMap::new())?;
         match self.source.platform.begin(by, turn).await {
             Ok(_) => {
                 self.source.changed.notify_waiters();
@@ -192,8 +198,8 @@ impl Calling {
         let done = place + 1;
         if let Some(next) = call.runs.get(done) {
             // The same request may come again. A person may also have answered elsewhere.
-            let answers = CallMetadata::of(next).map(|of| of.answers);
-            return match answers.is_none_or(|answers| answers.is_empty() || answers == hash) {
+            let answers = CallMetadata::of(next).and_then(|of| of.answers);
+            return match answers.is_none_or(|answers| answers == hash) {
                 true => Ok(Called::Runs { call, done }),
                 false => Err(answered_before()),
             };
@@ -214,7 +220,7 @@ impl Calling {
             true => call.begun_calls(&self.source, who).await?,
             false => BegunCalls::default(),
         };
-        match answering.give(given, &hash).await? {
+        match answering.give(given, Some(hash)).await? {
             Outcome::Continued => {
                 let call = call.reload(&self.source, who).await?;
                 Ok(Called::Runs { call, done })

@@ -16,10 +16,12 @@ const METADATA: &str = "mcp";
 /// Data of this protocol about a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallMetadata {
-    /// Key of the signatures of what clients send back. Only the run has it.
+    /// Key of the signatures of what clients send back: of one call and its principal, from whom it is no
+    /// secret.
     pub(crate) seal: String,
-    /// Hash of the answers that began the run; empty for the first run of a call.
-    pub(crate) answers: String,
+    /// Hash of the answers that began the run; `None` for the first run of a call, and for one that a text
+    /// in the conversation began.
+    pub(crate) answers: Option<String>,
 }
 
 impl CallMetadata {
@@ -32,7 +34,7 @@ impl CallMetadata {
     pub(crate) fn of(turn: &TurnRun) -> Option<Self> {
         let own = turn.metadata.get(METADATA)?;
         let text = |name: &str| own.get(name).and_then(Value::as_str).map(str::to_owned);
-        Some(Self { seal: text("seal")?, answers: text("answers").unwrap_or_default() })
+        Some(Self { seal: text("seal")?, answers: text("answers") })
     }
 }
 

@@ -93,10 +93,10 @@ impl McpError {
         let error = match fault.code.as_str() {
             "W1012" => return Self::tool_missing(),
             "W0201" => return Self::task_missing(),
-            "W0131" => Self::new(Kind::Internal, fault.message.as_str())
-                .with_status(StatusCode::SERVICE_UNAVAILABLE),
-            _ if fault.retriable => Self::new(Kind::Internal, fault.message.as_str())
-                .with_status(StatusCode::SERVICE_UNAVAILABLE),
+            code if code == "W0131" || fault.retriable => {
+                Self::new(Kind::Internal, fault.message.as_str())
+                    .with_status(StatusCode::SERVICE_UNAVAILABLE)
+            }
             "W0202" | "W0204" | "W0205" | "W0212" => Self::invalid(fault.message.as_str()),
             code if code.starts_with("W02") => Self::new(Kind::Internal, fault.message.as_str()),
             _ => Self::invalid(fault.message.as_str()),

@@ -63,7 +63,7 @@ impl Follower {
     /// Those of the store.
     ///
     /// # Cancel safety
-    /// No step is lost.
+    /// A step may be lost if the future is dropped: the call is followed no further then.
     pub(crate) async fn next(&mut self) -> Result<Step> {
         loop {
             let step = match &mut self.current {

@@ -61,13 +61,13 @@ impl Answering<'_> {
         Ok(given)
     }
 
-    /// Begins the run of answers, or cancels the call if a question was dismissed. `hash` is that of the
-    /// responses, by which the same ones are known when they come again.
+    /// Begins the run of answers, or cancels the call if a question was dismissed. `hash` is that of
+    /// responses that are known by it when they come again.
     ///
     /// # Errors
     /// An error without the right, for an answer that does not fit, and for a question that was answered
     /// before.
-    pub(crate) async fn give(&self, given: Given, hash: &str) -> Result<Outcome> {
+    pub(crate) async fn give(&self, given: Given, hash: Option<String>) -> Result<Outcome> {
         let Self { source, client, call } = *self;
         client.require(Right::Approve)?;
         if given.is_dismissed {
@@ -78,11 +78,9 @@ impl Answering<'_> {
             return Ok(Outcome::Nothing);
         }
         let mut by = client.caller(&axum::http::HeaderMap::new())?;
-        if !hash.is_empty() {
-            by.idempotency_key = Some(format!("mcp-{hash}"));
-        }
+        by.idempotency_key = hash.as_ref().map(|hash| format!("mcp-{hash}"));
         client.admit_turn(&by, &call.first().agent, Some(call.conversation())).await?;
-        let metadata = CallMetadata { seal: call.seal(), answers: hash.to_owned() };
+        let metadata = CallMetadata { seal: call.seal(), answers: hash };
         let turn = Turn {
             agent: call.first().agent.clone(),
             mode: None,
@@ -127,7 +125,7 @@ pub(crate) async fn take_response(
     let hash = canonical::hash(&json!([id, response])).to_string();
     if let Some(next) = call.runs.get(place + 1) {
         // The response may come again.
-        let is_same = CallMetadata::of(next).is_some_and(|of| of.answers == hash);
+        let is_same = CallMetadata::of(next).is_some_and(|of| of.answers.as_ref() == Some(&hash));
         return if is_same { Ok(()) } else { Err(answered_before()) };
     }
     if call.cancelled_at().is_some() {
@@ -139,7 +137,7 @@ pub(crate) async fn take_response(
     let answering = Answering { source, client, call: &call };
     let responses = Params::from_iter([(question.to_string(), response.clone())]);
     let given = answering.read_responses(&questions, &responses)?;
-    match answering.give(given, &hash).await? {
+    match answering.give(given, Some(hash)).await? {
         Outcome::Continued | Outcome::Dismissed => Ok(()),
         Outcome::Nothing => Err(unknown()),
     }

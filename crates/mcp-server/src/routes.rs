@@ -131,9 +131,9 @@ async fn cancel(
     let (Some(session), Some(request)) = (&peer.session, params.get("requestId")) else {
         return Ok(());
     };
+    client.require(Right::Run)?;
     let who = client.principal();
     let Some(call) = source.open.take(&CallKey::new(who, session, request)) else { return Ok(()) };
-    client.require(Right::Run)?;
     call.cancelled.notify_one();
     CallRuns::find(source, who, call.run.as_str()).await?.cancel(source, who).await
 }

@@ -1,7 +1,9 @@
 //! Signatures of what clients send back: the state of a request, and the ids of requests to them.
 //!
-//! The key is a value that is stored with the first run of the call. It binds the principal, the run that
-//! asked, and the request; so the state needs no other record, and is the same in every process.
+//! A signature binds the principal, the run that asked, and the request. Its key is a value that is stored
+//! with the first run of the call, so that the state needs no other record, and is the same in every
+//! process. It is no secret from the principal of the call, who may answer its questions by other routes
+//! too: nobody else finds the run.
 
 use crate::message::Params;
 use ring::hmac;

@@ -147,7 +147,7 @@ impl Tasks<'_> {
         {
             let answering = Answering { source, client, call: &call };
             let given = answering.read_responses(&questions, responses)?;
-            match answering.give(given, "").await? {
+            match answering.give(given, None).await? {
                 Outcome::Continued | Outcome::Nothing | Outcome::Dismissed => {}
             }
         }

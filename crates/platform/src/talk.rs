@@ -86,22 +86,24 @@ impl HostedAgents {
         Ok(with_failures(begun.map_err(fault)?.into_handle()))
     }
 
-    async fn is_repeated(
+    async fn earlier_turn(
         &self,
         by: &TaskCaller,
         slug: &str,
         conversation: Option<&str>,
-    ) -> Result<bool, Fault> {
+    ) -> Result<Option<TurnRun>, Fault> {
         let TaskCaller { principal: who, idempotency_key, .. } = by;
         let key = idempotency_key.as_deref();
-        let Some(folder) = self.agents().definition(who, slug) else { return Ok(false) };
+        let Some(folder) = self.agents().definition(who, slug) else { return Ok(None) };
         if key.is_none() {
-            return Ok(false);
+            return Ok(None);
         }
         let opened = || self.new_conversation(who, key, &folder.slug);
         let conversation = conversation.map_or_else(opened, str::to_owned);
         let thread = self.thread_of(who, &conversation).await?;
-        Ok(self.run_with_key(who, &thread, key).await?.is_some())
+        let Some(row) = self.run_with_key(who, &thread, key).await? else { return Ok(None) };
+        let turns = self.turns_of_thread(who, &thread).await.map_err(|error| error.fault())?;
+        Ok(turns.into_iter().find(|turn| turn.at == row.new.at))
     }
 
     /// Returns the run of the first request with an idempotency key on a thread.
@@ -245,16 +247,13 @@ impl AgentTurns for HostedAgents {
         Box::pin(self.begin_turn(by, turn))
     }
 
-    fn has_begun<'a>(
+    fn earlier<'a>(
         &'a self,
         by: &'a TaskCaller,
         agent: &'a str,
         conversation: Option<&'a str>,
-    ) -> BoxFuture<'a, bool> {
-        Box::pin(async move {
-            let repeated = self.is_repeated(by, agent, conversation).await;
-            repeated.unwrap_or_default()
-        })
+    ) -> BoxFuture<'a, Option<TurnRun>> {
+        Box::pin(async move { self.earlier_turn(by, agent, conversation).await.ok().flatten() })
     }
 
     fn turn<'a>(

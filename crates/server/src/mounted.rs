@@ -18,7 +18,7 @@ use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt};
 use std::convert::Infallible;
-use weftwork_types::port::{Platform, TaskCaller};
+use weftwork_types::port::{Platform, TaskCaller, TurnRun};
 use weftwork_types::run::RunRef;
 use weftwork_types::{Principal, Right};
 
@@ -174,7 +174,7 @@ impl MountedClient {
 
     /// Admits a turn of a conversation, and counts its run: not if too many runs wait for this server, or
     /// if a limit of the account or key is reached. A repetition of a turn that began a run is admitted,
-    /// and not counted. Called before anything is stored.
+    /// not counted, and has that run, which is returned. Called before anything is stored.
     ///
     /// # Errors
     /// [`Refused`] with status 429.
@@ -183,7 +183,7 @@ impl MountedClient {
         by: &TaskCaller,
         agent: &str,
         conversation: Option<&str>,
-    ) -> Result<(), Refused> {
+    ) -> Result<Option<TurnRun>, Refused> {
         Ok(self.0.admit_turn(by, agent, conversation).await?)
     }
 

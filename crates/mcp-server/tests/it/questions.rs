@@ -196,6 +196,30 @@ async fn a_client_without_forms_is_told_in_words_and_gets_no_request_for_input()
     }
 }
 
+/// A client without forms answers by a text. The same request again has the run of the answer, and says
+/// nothing twice.
+#[tokio::test]
+async fn a_text_in_the_conversation_answers_a_question_once() {
+    let world = World::of_greeter().await;
+    let client = Client::modern(ADA, json!({}));
+    let asked = world.call(&client, "greeter", "Greet somebody.").await.result();
+    assert!(text_of(&asked).contains("Whom?"), "{asked}");
+    let conversation = &asked["structuredContent"]["conversation"];
+    let answer = async |id: u32, key: &str| {
+        let arguments = json!({"message": "Bo", "conversation": conversation});
+        let meta = json!({"weftwork/idempotencyKey": key});
+        let params = json!({"name": "greeter", "arguments": arguments, "_meta": meta});
+        world.ask(&client.id(json!(id)), "tools/call", params).await.result()
+    };
+    let first = answer(2, "once").await;
+    assert_eq!(text_of(&first), "a: hello, Bo");
+    let made = (world.runs_of(ADA).await.len(), world.requests());
+    assert_eq!(answer(3, "once").await, first);
+    assert_eq!((world.runs_of(ADA).await.len(), world.requests()), made);
+    // Another request is another message, about which the agent asks again.
+    assert!(text_of(&answer(4, "twice").await).contains("Whom?"));
+}
+
 /// Reads the request for input in the stream of an older client.
 async fn elicited(world: &World, client: &Client) -> (crate::world::Events, Value) {
     let mut messages = world.open(client, "tools/call", call()).await;

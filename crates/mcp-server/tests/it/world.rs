@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weftwork::models::ChatRequest;
 use weftwork::store::{MemoryStore, Store};
 use weftwork::testing::Step;
+use weftwork::tools::{Questions, Replies, ToolError, ToolOutput, question};
 use weftwork::types::exposure::AgentProtocol;
 use weftwork::types::message::Role;
 use weftwork_mcp_server::McpServer;
@@ -33,6 +34,20 @@ output_schema:
   required: [line]
 deliverable: {format: json}
 ";
+
+/// Greets a person, for whose name it asks.
+#[weftwork::tool(
+    name = "desk/greet",
+    effect = external_side_effect,
+    example(request = "Greet a.", args = {"line": "a"})
+)]
+fn greet(line: String, replies: Option<Replies>) -> Result<ToolOutput<String>, ToolError> {
+    let Some(replies) = replies else {
+        return Ok(Questions::new([question::<String>("Whom?")]).into());
+    };
+    let name = replies.content::<String>(0)?.unwrap_or_default();
+    Ok(ToolOutput::Value(format!("{line}: hello, {name}")))
+}
 
 pub(crate) struct World {
     router: Router,
@@ -89,6 +104,12 @@ impl World {
     /// A server with the agent `cashier`.
     pub(crate) async fn of_cashier() -> Self {
         Self::built(echo, |parts| parts.cashier(), |mcp| mcp).await
+    }
+
+    /// A server with the agent `greeter`, which asks for a text.
+    pub(crate) async fn of_greeter() -> Self {
+        let greeter = || Agent::new("greeter", "type: tool\ntools: [desk/greet]\n");
+        Self::built(echo, |parts| parts.tool(greet).agent(greeter()), |mcp| mcp).await
     }
 
     /// A server on which each account may send one request a minute.

@@ -5,7 +5,9 @@ use crate::error::{ApiError, Result};
 use serde_json::{Value, json};
 use weftwork_types::code::Fault;
 use weftwork_types::exposure::ExposureChange;
-use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
+use weftwork_types::port::{
+    AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller, TurnRun,
+};
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
 use weftwork_types::{CallChain, Right};
 
@@ -67,18 +69,19 @@ impl Service {
     }
 
     /// Checks the load of the server and the limits of the client for a turn, and counts its run. A
-    /// repeated turn begins no run.
+    /// repeated turn begins no run, and has the one that is returned.
     pub(crate) async fn admit_turn(
         &self,
         by: &TaskCaller,
         agent: &str,
         conversation: Option<&str>,
-    ) -> Result<()> {
+    ) -> Result<Option<TurnRun>> {
         self.check_load()?;
-        if self.platform()?.has_begun(by, agent, conversation).await {
-            return Ok(());
+        let earlier = self.platform()?.earlier(by, agent, conversation).await;
+        if earlier.is_none() {
+            self.admit_start(1).await?;
         }
-        self.admit_start(1).await
+        Ok(earlier)
     }
 
     /// Returns the caller of a task of the client.

@@ -21,15 +21,15 @@ pub trait AgentTurns: Send + Sync + std::fmt::Debug {
     /// W0201 if the run before it is missing, and errors of the store. Nothing was begun.
     fn begin(&self, by: TaskCaller, turn: Turn) -> BoxFuture<'_, Result<RunHandle, Fault>>;
 
-    /// Returns `true` if a request with the idempotency key of the caller began a run of the conversation
-    /// before: a repetition of it begins none. Without a conversation, the one is meant that such a request
-    /// opens. `false` also if that cannot be read: [`begin`](Self::begin) says why.
-    fn has_begun<'a>(
+    /// Returns the run that an earlier request with the idempotency key of the caller began in the
+    /// conversation: a repetition of it begins none. Without a conversation, the one is meant that such a
+    /// request opens. `None` also if that cannot be read: [`begin`](Self::begin) says why.
+    fn earlier<'a>(
         &'a self,
         by: &'a TaskCaller,
         agent: &'a str,
         conversation: Option<&'a str>,
-    ) -> BoxFuture<'a, bool>;
+    ) -> BoxFuture<'a, Option<TurnRun>>;
 
     /// Returns a run of a conversation of the principal.
     ///
