@@ -4,7 +4,7 @@
 //! recorded, so that another process, or this one after a restart, continues after it.
 
 use crate::error::A2aError;
-use crate::follow::{Follower, TaskSource, Until};
+use crate::follow::{Follower, Until};
 use crate::push::{Found, Pushes};
 use crate::reader::Update;
 use crate::stream::Events;
@@ -18,6 +18,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::Duration;
+use weftwork_server::TurnSource;
 use weftwork_store::StoreError;
 use weftwork_types::port::{EgressRequest, Method, Redirects};
 
@@ -39,7 +40,7 @@ const TOKEN: &str = "x-a2a-notification-token";
 /// The delivery of push notifications of a server.
 #[derive(Debug)]
 pub struct Deliveries {
-    pub(crate) source: TaskSource,
+    pub(crate) source: TurnSource,
     pub(crate) pushes: Pushes,
 }
 
@@ -123,7 +124,9 @@ impl Deliveries {
     /// whose task was deleted is deleted too.
     async fn has_more(&self, found: &mut Found) -> bool {
         match self.task_of(found).await {
-            Ok(task) => task.runs.len() > found.push.runs || task.canceled_at().is_some(),
+            Ok(task) => {
+                task.chain.count() > found.push.runs || task.chain.rolled_back_at().is_some()
+            }
             Err(error) if error.is_missing() => {
                 let push = &found.push;
                 let now = self.source.clock.now();

@@ -1,29 +1,12 @@
-//! The updates of a task as they come, over all its runs, in this process or another.
+//! The updates of a task as they come, over all its runs.
 
-use crate::error::Result;
+use crate::error::{A2aError, Result};
 use crate::reader::{RunReader, Update};
-use crate::task::{TaskRuns, follow};
-use futures_util::{Stream, StreamExt, stream};
+use crate::task::TaskRuns;
+use futures_util::{Stream, stream};
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::Notify;
-use weftwork_types::event::RunEvent;
-use weftwork_types::port::{Clock, Platform, RunHandle, TurnRun};
-use weftwork_types::run::RunOutcome;
-use weftwork_types::{BoxFuture, BoxStream, Principal};
-
-/// Time after which a task that waits is read again, for messages that another process took.
-const READ_AGAIN: Duration = Duration::from_secs(1);
-
-/// The agents whose tasks are read, the clock, and the signal for tasks that continue.
-#[derive(Debug, Clone)]
-pub(crate) struct TaskSource {
-    pub(crate) platform: Arc<dyn Platform>,
-    pub(crate) clock: Arc<dyn Clock>,
-    /// Notified when a message continued a task, or a client cancelled one.
-    pub(crate) changed: Arc<Notify>,
-}
+use weftwork_server::{TurnFollower, TurnSource, TurnStep};
+use weftwork_types::Principal;
 
 /// The end of the updates of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,23 +17,14 @@ pub(crate) enum Until {
     Ends,
 }
 
-/// The run that is followed.
-struct Current {
-    turn: TurnRun,
-    reader: RunReader,
-    events: BoxStream<'static, RunEvent>,
-    outcome: BoxFuture<'static, RunOutcome>,
-}
-
 /// A task that is followed.
 pub(crate) struct Follower {
-    source: TaskSource,
+    source: TurnSource,
     who: Principal,
-    task: TaskRuns,
-    /// Number of its runs that were followed to their end.
-    done: usize,
+    turns: TurnFollower,
+    /// Reader of the run that is followed.
+    reader: Option<RunReader>,
     until: Until,
-    current: Option<Current>,
     updates: VecDeque<Update>,
     is_over: bool,
 }
@@ -58,14 +32,15 @@ pub(crate) struct Follower {
 impl Follower {
     /// Follows a task after its first `done` runs, which have ended.
     pub(crate) fn new(
-        source: TaskSource,
+        source: TurnSource,
         who: Principal,
         task: TaskRuns,
         done: usize,
         until: Until,
     ) -> Self {
+        let turns = TurnFollower::new(source.clone(), who.clone(), task.chain, done);
         let updates = VecDeque::new();
-        Self { source, who, task, done, until, current: None, updates, is_over: false }
+        Self { source, who, turns, reader: None, until, updates, is_over: false }
     }
 
     /// Returns the next update. There is none after the end of the task, and after the end of this
@@ -81,74 +56,45 @@ impl Follower {
             if self.is_over {
                 return Ok(None);
             }
-            match self.current.take() {
-                Some(current) => self.advance(current).await?,
-                None => self.open().await?,
-            }
+            let step = self.turns.next().await.map_err(A2aError::of_fault)?;
+            self.take(step).await?;
         }
     }
 
     /// Returns the number of runs that were followed to their end; `None` within a run.
     pub(crate) fn completed(&self) -> Option<usize> {
-        (self.current.is_none() && self.updates.is_empty()).then_some(self.done)
+        self.turns.completed().filter(|_| self.updates.is_empty())
     }
 
-    /// Reads the next event of the run, or its end.
-    async fn advance(&mut self, mut current: Current) -> Result<()> {
-        if let Some(event) = current.events.next().await {
-            self.updates.extend(current.reader.read(&event));
-            self.current = Some(current);
-            return Ok(());
+    async fn take(&mut self, step: TurnStep) -> Result<()> {
+        match step {
+            TurnStep::Begins(turn) => {
+                let reader = RunReader::new(&turn, self.turns.chain().first().at.run.as_str());
+                self.updates.push_back(reader.begin());
+                self.reader = Some(reader);
+            }
+            TurnStep::Event(event) => {
+                let read = self.reader.as_mut().map(|reader| reader.read(&event));
+                self.updates.extend(read.into_iter().flatten());
+            }
+            TurnStep::Quiet(_) => {}
+            TurnStep::Ends { turn, outcome } => {
+                let ended = self.reader.take().map(|reader| reader.end(&outcome, turn.ended_at));
+                let updates = ended.unwrap_or_default();
+                self.is_over = updates
+                    .iter()
+                    .filter_map(Update::ends)
+                    .any(|status| status.state.is_terminal() || self.until == Until::Asks);
+                self.updates.extend(updates);
+            }
+            TurnStep::RolledBack => {
+                let task = TaskRuns { chain: self.turns.chain().clone() };
+                let status = task.status(&*self.source.platform, &self.who).await?;
+                self.updates.push_back(Update::Status(status));
+                self.is_over = true;
+            }
+            TurnStep::Stops => self.is_over = true,
         }
-        let Current { turn, reader, outcome, .. } = current;
-        let outcome = outcome.await;
-        self.reload().await?;
-        let Some(ended) = self.task.runs.iter().find(|run| run.at == turn.at) else {
-            self.is_over = true;
-            return Ok(());
-        };
-        if !ended.status.is_final() {
-            // This process stops.
-            self.is_over = true;
-            return Ok(());
-        }
-        let updates = reader.end(&outcome, ended.ended_at);
-        self.done += 1;
-        self.is_over = updates
-            .iter()
-            .filter_map(Update::ends)
-            .any(|status| status.state.is_terminal() || self.until == Until::Asks);
-        self.updates.extend(updates);
-        Ok(())
-    }
-
-    /// Opens the next run, or waits for it.
-    async fn open(&mut self) -> Result<()> {
-        let source = self.source.clone();
-        let mut changed = std::pin::pin!(source.changed.notified());
-        // A change after this line is not missed.
-        changed.as_mut().enable();
-        self.reload().await?;
-        if self.task.canceled_at().is_some() {
-            let status = self.task.status(&*source.platform, &self.who).await?;
-            self.updates.push_back(Update::Status(status));
-            self.is_over = true;
-            return Ok(());
-        }
-        let Some(turn) = self.task.runs.get(self.done).cloned() else {
-            let wait = source.clock.sleep(READ_AGAIN);
-            futures_util::future::select(changed, wait).await;
-            return Ok(());
-        };
-        let RunHandle { events, outcome, .. } = follow(&*source.platform, &self.who, &turn).await?;
-        let reader = RunReader::new(&turn, &self.task.id());
-        self.updates.push_back(reader.begin());
-        self.current = Some(Current { turn, reader, events, outcome });
-        Ok(())
-    }
-
-    async fn reload(&mut self) -> Result<()> {
-        self.task = self.task.reload(&*self.source.platform, &self.who).await?;
         Ok(())
     }
 

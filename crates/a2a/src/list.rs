@@ -1,10 +1,10 @@
 //! Lists of tasks.
 
 use crate::error::{A2aError, Result};
-use crate::follow::TaskSource;
 use crate::task::{TaskRuns, check_history, cut_history};
 use crate::wire::{ListTasks, ListTasksResult, Task, TaskState};
 use std::cmp::Reverse;
+use weftwork_server::TurnSource;
 use weftwork_types::{Principal, Timestamp};
 
 /// Usual and maximum number of tasks of a page.
@@ -22,7 +22,7 @@ struct Place {
 
 impl Place {
     fn of(task: &TaskRuns) -> Self {
-        Self { changed_at: task.changed_at().0, id: task.id() }
+        Self { changed_at: task.chain.changed_at().0, id: task.id() }
     }
 
     fn read(token: &str) -> Result<Self> {
@@ -45,7 +45,7 @@ impl Place {
 /// # Errors
 /// An error for a request that does not fit, and those of the store.
 pub(crate) async fn list(
-    source: &TaskSource,
+    source: &TurnSource,
     who: &Principal,
     agent: &str,
     request: ListTasks,
@@ -59,7 +59,7 @@ pub(crate) async fn list(
     };
     let mut tasks = Vec::new();
     for task in all_of(source, who, agent, &request.context_id).await? {
-        let is_later = after.is_none_or(|after| task.changed_at() > after);
+        let is_later = after.is_none_or(|after| task.chain.changed_at() > after);
         if is_later && has_state(source, who, &task, request.status).await? {
             tasks.push(task);
         }
@@ -99,7 +99,7 @@ fn read_time(text: &str) -> Result<Option<Timestamp>> {
 
 /// Returns the tasks of a context, or of the conversations that changed last.
 async fn all_of(
-    source: &TaskSource,
+    source: &TurnSource,
     who: &Principal,
     agent: &str,
     context: &str,
@@ -123,7 +123,7 @@ async fn all_of(
 }
 
 async fn has_state(
-    source: &TaskSource,
+    source: &TurnSource,
     who: &Principal,
     task: &TaskRuns,
     wanted: Option<TaskState>,
@@ -133,7 +133,7 @@ async fn has_state(
 }
 
 async fn show(
-    source: &TaskSource,
+    source: &TurnSource,
     who: &Principal,
     task: &TaskRuns,
     history: Option<i64>,

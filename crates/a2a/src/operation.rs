@@ -144,7 +144,7 @@ impl<'a> Operations<'a> {
             let text = "the task has ended, and cannot be cancelled";
             return Err(A2aError::new(Kind::TaskNotCancelable, text));
         }
-        let last = runs.last().clone();
+        let last = runs.chain.last().clone();
         let handle = platform.follow(who, &last.at.run).await.map_err(A2aError::of_fault)?;
         let mut message = None;
         if last.status.is_final() {
@@ -152,7 +152,7 @@ impl<'a> Operations<'a> {
             let outcome = handle.outcome.await;
             let reader = RunReader::new(&last, &runs.id());
             message = reader.canceled_at(outcome.questions());
-            let rolled = platform.roll_back(who, &runs.first().at.run).await;
+            let rolled = platform.roll_back(who, &runs.chain.first().at.run).await;
             rolled.map_err(A2aError::of_fault)?;
         } else {
             platform.cancel(who, &last.at.run).await.map_err(A2aError::of_fault)?;

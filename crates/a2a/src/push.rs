@@ -4,11 +4,11 @@
 //! have secrets of the client, which no answer has.
 
 use crate::error::{A2aError, Result, shorten};
-use crate::follow::TaskSource;
 use crate::task::TaskRuns;
 use crate::wire::{Authentication, PushConfig};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use weftwork_server::TurnSource;
 use weftwork_store::{
     Content, Sequence, SequenceQuery, SequenceRow, SequenceWrite, Store, StoreError,
 };
@@ -107,7 +107,7 @@ impl Pushes {
     /// An error for a task with too many of them, and those of the store.
     pub(crate) async fn put(
         &self,
-        source: &TaskSource,
+        source: &TurnSource,
         who: &Principal,
         task: &TaskRuns,
         runs: usize,
@@ -128,7 +128,7 @@ impl Pushes {
         let status = task.status(&*source.platform, who).await?;
         let push = StoredPush {
             who: who.clone(),
-            agent: task.first().agent.clone(),
+            agent: task.chain.first().agent.clone(),
             config: config.clone(),
             runs,
             updates: 0,

@@ -4,7 +4,6 @@ use crate::agent;
 use crate::card::{Audience, CardSettings};
 use crate::delivery::Deliveries;
 use crate::error::{A2aError, Result, of_guard};
-use crate::follow::TaskSource;
 use crate::json_rpc::{self, Call};
 use crate::push::Pushes;
 use crate::rest;
@@ -18,8 +17,7 @@ use axum::{Json, Router};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio::sync::Notify;
-use weftwork_server::{Mounted, MountedClient, MountedOperation};
+use weftwork_server::{Mounted, MountedClient, MountedOperation, TurnSource};
 use weftwork_store::Store;
 use weftwork_types::Right;
 use weftwork_types::port::{AgentSummary, CheckUrl, Clock, Platform};
@@ -132,7 +130,7 @@ const KEYS: &[MountedOperation] = with_slashes![
 /// The protocol for the agents of a server.
 #[derive(Debug, Clone)]
 pub struct A2aServer {
-    pub(crate) source: TaskSource,
+    pub(crate) source: TurnSource,
     pub(crate) pushes: Pushes,
     pub(crate) cards: CardSettings,
 }
@@ -147,7 +145,7 @@ impl A2aServer {
         clock: Arc<dyn Clock>,
         egress: Arc<dyn CheckUrl>,
     ) -> Self {
-        let source = TaskSource { platform, clock, changed: Arc::new(Notify::new()) };
+        let source = TurnSource::new(platform, clock);
         Self { source, pushes: Pushes { store, egress }, cards: CardSettings::default() }
     }
 

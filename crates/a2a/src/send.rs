@@ -2,12 +2,11 @@
 
 use crate::content::{Details, Said};
 use crate::error::{A2aError, Result, shorten};
-use crate::follow::TaskSource;
 use crate::task::{TaskRuns, metadata_of};
 use crate::wire::{self, Message, Part, Role};
 use axum::http::HeaderMap;
 use serde_json::{Map, Value, json};
-use weftwork_server::{MountedClient, address_of, page_of_thread};
+use weftwork_server::{MountedClient, TurnSource, address_of, page_of_thread};
 use weftwork_types::code::Fault;
 use weftwork_types::interrupt::{Ask, Interrupt};
 use weftwork_types::port::{AgentSummary, Begun, Says, TaskCaller, Turn};
@@ -35,7 +34,7 @@ pub(crate) enum Sent {
 /// A client that sends a message to an agent.
 #[derive(Debug)]
 pub(crate) struct Sending<'a> {
-    pub(crate) source: &'a TaskSource,
+    pub(crate) source: &'a TurnSource,
     pub(crate) client: &'a MountedClient,
     pub(crate) headers: &'a HeaderMap,
     pub(crate) agent: &'a AgentSummary,
@@ -123,7 +122,7 @@ impl Sending<'_> {
         let last = turns.iter().rev().find(|turn| turn.rolled_back_at.is_none());
         let Some(last) = last else { return Err(of_begin(waiting)) };
         let own = TaskRuns::all_of(&turns, &self.agent.slug).pop();
-        let Some(task) = own.filter(|task| task.last().at == last.at) else {
+        let Some(task) = own.filter(|task| task.chain.last().at == last.at) else {
             let page = page_of_thread(&address_of(self.headers), &last.at.thread);
             return Err(A2aError::unsupported(format!(
                 "{}. No task of A2A asks it: it is answered on the page, {page}",
@@ -214,7 +213,7 @@ impl Sending<'_> {
             after: None,
             metadata: metadata_of(&message),
         };
-        let done = task.runs.len();
+        let done = task.chain.count();
         platform.begin(by, turn).await.map_err(of_begin)?;
         let task = task.reload(platform, who).await?;
         self.source.changed.notify_waiters();

@@ -1,10 +1,11 @@
 //! Events of streams.
 
-use crate::follow::{Follower, TaskSource, Until};
+use crate::follow::{Follower, Until};
 use crate::reader::Update;
 use crate::task::TaskRuns;
 use crate::wire::{ArtifactUpdate, StatusUpdate, StreamResponse, Task};
 use futures_util::{StreamExt, stream};
+use weftwork_server::TurnSource;
 use weftwork_types::{BoxStream, Principal};
 
 /// The events of a task.
@@ -48,7 +49,7 @@ pub(crate) struct Shown {
 
 /// Returns the stream of a task: the task, and the updates after it.
 pub(crate) fn events_of(
-    source: TaskSource,
+    source: TurnSource,
     who: Principal,
     shown: Shown,
     until: Until,

@@ -5,9 +5,9 @@ use crate::reader::{RunReader, Update};
 use crate::wire::{self, Artifact, Message, Task, TaskState, TaskStatus, timestamp};
 use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
-use weftwork_types::port::{Platform, RunHandle, TurnRun};
+use weftwork_types::port::{Platform, RunHandle, TurnChain, TurnRun};
 use weftwork_types::run::{RunOutcome, RunStatus};
-use weftwork_types::{Principal, RunId, Timestamp};
+use weftwork_types::{Principal, RunId};
 
 /// Member of the metadata of runs that this protocol began.
 pub(crate) const METADATA: &str = "a2a";
@@ -21,7 +21,7 @@ pub(crate) fn metadata_of(message: &Message) -> Map<String, Value> {
 #[derive(Debug, Clone)]
 pub(crate) struct TaskRuns {
     /// The first one, whose id is that of the task, and those that answer its questions.
-    pub(crate) runs: Vec<TurnRun>,
+    pub(crate) chain: TurnChain,
 }
 
 impl TaskRuns {
@@ -30,7 +30,8 @@ impl TaskRuns {
         let firsts = turns.iter().filter(|turn| {
             turn.answers.is_none() && turn.agent == agent && turn.metadata.contains_key(METADATA)
         });
-        firsts.map(|first| Self { runs: TurnRun::chain_of(turns, &first.at.run) }).collect()
+        let chains = firsts.filter_map(|first| TurnChain::of(turns, &first.at.run));
+        chains.map(|chain| Self { chain }).collect()
     }
 
     /// Returns a task of an agent.
@@ -53,8 +54,8 @@ impl TaskRuns {
         let is_of_agent = |turn: &TurnRun| {
             turn.agent == agent && turn.answers.is_none() && turn.metadata.contains_key(METADATA)
         };
-        match chain.first().is_some_and(is_of_agent) && first.as_str() == id {
-            true => Ok(Self { runs: chain }),
+        match is_of_agent(chain.first()) && first.as_str() == id {
+            true => Ok(Self { chain }),
             false => Err(A2aError::task_missing()),
         }
     }
@@ -64,59 +65,38 @@ impl TaskRuns {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn reload(&self, platform: &dyn Platform, who: &Principal) -> Result<Self> {
-        let chain = platform.chain(who, &self.first().at.run).await;
-        Ok(Self { runs: chain.map_err(A2aError::of_fault)? })
-    }
-
-    #[expect(clippy::expect_used, reason = "a task has its first run")]
-    pub(crate) fn first(&self) -> &TurnRun {
-        self.runs.first().expect("a task has a run")
-    }
-
-    #[expect(clippy::expect_used, reason = "a task has its first run")]
-    pub(crate) fn last(&self) -> &TurnRun {
-        self.runs.last().expect("a task has a run")
+        let chain = platform.chain(who, &self.chain.first().at.run).await;
+        Ok(Self { chain: chain.map_err(A2aError::of_fault)? })
     }
 
     pub(crate) fn id(&self) -> String {
-        self.first().at.run.to_string()
+        self.chain.first().at.run.to_string()
     }
 
     pub(crate) fn context(&self) -> &str {
-        &self.first().conversation
-    }
-
-    /// Returns the time at which a client cancelled the task while it waited.
-    pub(crate) fn canceled_at(&self) -> Option<Timestamp> {
-        self.runs.iter().find_map(|run| run.rolled_back_at)
-    }
-
-    /// Returns the time of the last change of its status.
-    pub(crate) fn changed_at(&self) -> Timestamp {
-        let last = self.last();
-        self.canceled_at().or(last.ended_at).unwrap_or(last.created_at)
+        &self.chain.first().conversation
     }
 
     /// Returns the number of its runs that have ended.
     pub(crate) fn ended(&self) -> usize {
-        self.runs.iter().filter(|run| run.status.is_final()).count()
+        self.chain.iter().filter(|run| run.status.is_final()).count()
     }
 
     /// Returns the place of the run that a message of a client began.
     pub(crate) fn place_of_message(&self, id: &str) -> Option<usize> {
         let is_of = |message: Message| message.message_id == id;
-        self.runs.iter().position(|run| message_of(run).is_some_and(is_of))
+        self.chain.iter().position(|run| message_of(run).is_some_and(is_of))
     }
 
     /// Returns the status of a task that has not ended, if it is known without its log.
     fn known_status(&self) -> Option<TaskStatus> {
         let status = |state, at| TaskStatus { state, message: None, timestamp: timestamp(at) };
-        if let Some(at) = self.canceled_at() {
+        if let Some(at) = self.chain.rolled_back_at() {
             return Some(status(TaskState::Canceled, at));
         }
-        let last = self.last();
+        let last = self.chain.last();
         match last.status {
-            RunStatus::Queued | RunStatus::Pending if self.runs.len() == 1 => {
+            RunStatus::Queued | RunStatus::Pending if self.chain.count() == 1 => {
                 Some(status(TaskState::Submitted, last.created_at))
             }
             RunStatus::Queued | RunStatus::Pending | RunStatus::Running => {
@@ -138,7 +118,7 @@ impl TaskRuns {
         if let Some(known) = self.known_status() {
             return Ok(known);
         }
-        let last = self.last();
+        let last = self.chain.last();
         let RunHandle { mut events, outcome, .. } = follow(platform, who, last).await?;
         let outcome = outcome.await;
         let mut reader = RunReader::new(last, &self.id());
@@ -165,7 +145,7 @@ impl TaskRuns {
         platform: &dyn Platform,
         who: &Principal,
     ) -> Result<RunOutcome> {
-        Ok(follow(platform, who, self.last()).await?.outcome.await)
+        Ok(follow(platform, who, self.chain.last()).await?.outcome.await)
     }
 
     /// Returns the task with what its first `runs` runs made, all of which have ended.
@@ -180,8 +160,8 @@ impl TaskRuns {
     ) -> Result<Task> {
         let id = self.id();
         let mut task = TaskFold::default();
-        if self.canceled_at().is_none() {
-            for turn in self.runs.iter().take(runs) {
+        if self.chain.rolled_back_at().is_none() {
+            for turn in self.chain.iter().take(runs) {
                 task.say(turn, &id);
                 let RunHandle { mut events, outcome, .. } = follow(platform, who, turn).await?;
                 let mut reader = RunReader::new(turn, &id);
@@ -191,16 +171,16 @@ impl TaskRuns {
                 let updates = reader.end(&outcome.await, turn.ended_at);
                 updates.into_iter().for_each(|update| task.add(update));
             }
-            self.runs.iter().skip(runs).for_each(|turn| task.say(turn, &id));
+            self.chain.iter().skip(runs).for_each(|turn| task.say(turn, &id));
         } else {
-            self.runs.iter().for_each(|turn| task.say(turn, &id));
+            self.chain.iter().for_each(|turn| task.say(turn, &id));
         }
-        let is_current = runs >= self.runs.len();
+        let is_current = runs >= self.chain.count();
         let status = match self.known_status() {
             Some(status) => Some(status),
             None if is_current => task.status.take(),
             None => {
-                let at = self.last().created_at;
+                let at = self.chain.last().created_at;
                 let message = None;
                 Some(TaskStatus { state: TaskState::Working, message, timestamp: timestamp(at) })
             }

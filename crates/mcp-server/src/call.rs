@@ -123,7 +123,7 @@ impl Calling {
             after: None,
             metadata: CallMetadata { seal, answers: None }.to_map(),
         };
-        match self.source.platform.begin(by.clone(), turn).await {
+        match self.source.turns.platform.begin(by.clone(), turn).await {
             Ok(handle) => {
                 let run = handle.run.run;
                 let call = CallRuns::find(&self.source, self.who(), run.as_str()).await?;
@@ -147,7 +147,7 @@ impl Calling {
         let message = self.params.arguments.get("message").and_then(Value::as_str);
         let refused = Ok(Called::Result(refusal(&waiting.message)));
         let (Some(conversation), Some(message)) = (conversation, message) else { return refused };
-        let turns = self.source.platform.turns(self.who(), &conversation).await;
+        let turns = self.source.turns.platform.turns(self.who(), &conversation).await;
         let turns = turns.map_err(|fault| McpError::of_fault(&fault))?;
         let Some(last) = turns.iter().rev().find(|turn| turn.rolled_back_at.is_none()) else {
             return refused;
@@ -172,10 +172,10 @@ impl Calling {
             after: None,
             metadata: CallMetadata { seal: call.seal(), answers: None }.to_map(),
         };
-        let done = call.runs.len();
-        match self.source.platform.begin(by, turn).await {
+        let done = call.chain.count();
+        match self.source.turns.platform.begin(by, turn).await {
             Ok(_) => {
-                self.source.changed.notify_waiters();
+                self.source.turns.changed.notify_waiters();
                 let call = call.reload(&self.source, self.who()).await?;
                 Ok(Called::Runs { call, done })
             }
@@ -196,7 +196,7 @@ impl Calling {
         let responses = Value::Object(self.params.responses.clone());
         let hash = canonical::hash(&json!([state, responses])).to_string();
         let done = place + 1;
-        if let Some(next) = call.runs.get(done) {
+        if let Some(next) = call.chain.get(done) {
             // The same request may come again. A person may also have answered elsewhere.
             let answers = CallMetadata::of(next).and_then(|of| of.answers);
             return match answers.is_none_or(|answers| answers == hash) {

@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 use weftwork_types::event::BegunCalls;
-use weftwork_types::port::{RunHandle, TurnRun};
+use weftwork_types::port::{RunHandle, TurnChain, TurnRun};
 use weftwork_types::run::RunOutcome;
 use weftwork_types::{Principal, RunId, Timestamp};
 
@@ -42,7 +42,7 @@ impl CallMetadata {
 #[derive(Debug, Clone)]
 pub(crate) struct CallRuns {
     /// The first one, whose id is that of the call as a task, and those that answer its questions.
-    pub(crate) runs: Vec<TurnRun>,
+    pub(crate) chain: TurnChain,
 }
 
 impl CallRuns {
@@ -65,12 +65,8 @@ impl CallRuns {
     /// Returns a run with those that continue it.
     async fn find_any(source: &Source, who: &Principal, id: &str) -> Result<Self> {
         let uuid = Uuid::try_parse(id).map_err(|_| McpError::task_missing())?;
-        let chain = source.platform.chain(who, &RunId::from_uuid(uuid)).await;
-        let runs = chain.map_err(|fault| McpError::of_fault(&fault))?;
-        match runs.is_empty() {
-            true => Err(McpError::task_missing()),
-            false => Ok(Self { runs }),
-        }
+        let chain = source.turns.platform.chain(who, &RunId::from_uuid(uuid)).await;
+        Ok(Self { chain: chain.map_err(|fault| McpError::of_fault(&fault))? })
     }
 
     /// Returns the call of which a run is a part, and the place of the run in it.
@@ -82,9 +78,9 @@ impl CallRuns {
         who: &Principal,
         run: &RunId,
     ) -> Result<(Self, usize)> {
-        let turn = source.platform.turn(who, run).await;
+        let turn = source.turns.platform.turn(who, run).await;
         let turn = turn.map_err(|fault| McpError::of_fault(&fault))?;
-        let turns = source.platform.turns(who, &turn.conversation).await;
+        let turns = source.turns.platform.turns(who, &turn.conversation).await;
         let turns = turns.map_err(|fault| McpError::of_fault(&fault))?;
         let mut first = turn;
         while let Some(asked) = &first.answers {
@@ -92,7 +88,7 @@ impl CallRuns {
             first = before.ok_or_else(McpError::task_missing)?.clone();
         }
         let call = Self::find(source, who, first.at.run.as_str()).await?;
-        let place = call.runs.iter().position(|turn| turn.at.run == *run);
+        let place = call.chain.iter().position(|turn| turn.at.run == *run);
         let place = place.ok_or_else(McpError::task_missing)?;
         Ok((call, place))
     }
@@ -102,18 +98,16 @@ impl CallRuns {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn reload(&self, source: &Source, who: &Principal) -> Result<Self> {
-        let chain = source.platform.chain(who, &self.first().at.run).await;
-        Ok(Self { runs: chain.map_err(|fault| McpError::of_fault(&fault))? })
+        let chain = source.turns.platform.chain(who, &self.first().at.run).await;
+        Ok(Self { chain: chain.map_err(|fault| McpError::of_fault(&fault))? })
     }
 
-    #[expect(clippy::expect_used, reason = "a call has its first run")]
     pub(crate) fn first(&self) -> &TurnRun {
-        self.runs.first().expect("a call has a run")
+        self.chain.first()
     }
 
-    #[expect(clippy::expect_used, reason = "a call has its first run")]
     pub(crate) fn last(&self) -> &TurnRun {
-        self.runs.last().expect("a call has a run")
+        self.chain.last()
     }
 
     pub(crate) fn id(&self) -> String {
@@ -131,13 +125,7 @@ impl CallRuns {
 
     /// Returns the time at which a client cancelled the call while it waited.
     pub(crate) fn cancelled_at(&self) -> Option<Timestamp> {
-        self.runs.iter().find_map(|run| run.rolled_back_at)
-    }
-
-    /// Returns the time of the last change.
-    pub(crate) fn changed_at(&self) -> Timestamp {
-        let last = self.last();
-        self.cancelled_at().or(last.ended_at).unwrap_or(last.created_at)
+        self.chain.rolled_back_at()
     }
 
     /// Returns the outcome of the last run; `None` if it has not ended.
@@ -156,7 +144,7 @@ impl CallRuns {
         if !last.status.is_final() {
             return Ok(None);
         }
-        let handle = source.platform.follow(who, &last.at.run).await;
+        let handle = source.turns.platform.follow(who, &last.at.run).await;
         let handle = handle.map_err(|fault| McpError::of_fault(&fault))?;
         Ok(Some(handle.outcome.await))
     }
@@ -171,7 +159,7 @@ impl CallRuns {
         if self.cancelled_at().is_some() {
             return Ok(begun);
         }
-        let handle = source.platform.follow(who, &self.last().at.run).await;
+        let handle = source.turns.platform.follow(who, &self.last().at.run).await;
         let RunHandle { mut events, outcome, .. } =
             handle.map_err(|fault| McpError::of_fault(&fault))?;
         while let Some(event) = events.next().await {
@@ -186,7 +174,7 @@ impl CallRuns {
     /// # Errors
     /// Those of the store.
     pub(crate) async fn cancel(&self, source: &Source, who: &Principal) -> Result<()> {
-        let platform = &*source.platform;
+        let platform = &*source.turns.platform;
         let last = self.last();
         let refused = |fault| McpError::of_fault(&fault);
         if self.cancelled_at().is_none() && last.status.is_final() {
@@ -197,7 +185,7 @@ impl CallRuns {
             // It stops at its next await point.
             handle.outcome.await;
         }
-        source.changed.notify_waiters();
+        source.turns.changed.notify_waiters();
         Ok(())
     }
 }

@@ -61,7 +61,7 @@ impl CallStream {
     pub(crate) fn new(calling: Calling, about: About, call: CallRuns, done: usize) -> Self {
         let source = calling.source.clone();
         let who = calling.who().clone();
-        let clock = &source.clock;
+        let clock = &source.turns.clock;
         let progress = calling.params.progress.clone();
         let progress = progress.map(Progress::new);
         let hand_out: BoxFuture<'static, ()> = match calling.peer.takes_tasks {
@@ -77,7 +77,7 @@ impl CallStream {
         });
         let leaves = is_call && calling.peer.era == Era::Modern;
         let on_leave = leaves.then(|| CancelOnLeave::new(&source, &who, &call));
-        let follower = Follower::new(source, who, call, done);
+        let follower = Follower::new(&source, who, call, done);
         Self { calling, about, follower, progress, hand_out, cancelled, on_leave, _open: open }
     }
 
@@ -129,7 +129,7 @@ impl CallStream {
         let step = match next {
             Ok(Next::Step(step)) => step,
             Ok(Next::HandOut) => {
-                return Some(self.last(&created(&self.follower.call, &self.calling.peer)));
+                return Some(self.last(&created(&self.follower.call(), &self.calling.peer)));
             }
             Ok(Next::Cancelled) => return Some(Message::End),
             Err(error) => return Some(Message::Last(failure(&self.calling.id, &error))),
@@ -145,8 +145,8 @@ impl CallStream {
             Step::Asks { .. } if self.about == About::Task && !self.calling.peer.elicits => None,
             Step::Asks { run, questions } => Some(self.ask(&run, &questions)),
             Step::Ended(outcome) => {
-                let Follower { call, begun, .. } = &self.follower;
-                let result = self.calling.shown(call).outcome(&outcome, begun);
+                let call = self.follower.call();
+                let result = self.calling.shown(&call).outcome(&outcome, &self.follower.begun);
                 Some(self.last(&result))
             }
             Step::Stopped => Some(Message::End),
@@ -157,7 +157,7 @@ impl CallStream {
     /// answers by a message of its own.
     fn ask(&self, run: &TurnRun, questions: &[Interrupt]) -> Message {
         let calling = &self.calling;
-        let call = &self.follower.call;
+        let call = &self.follower.call();
         let first = questions.first().filter(|_| calling.peer.era == Era::Legacy);
         let Some(question) = first.filter(|_| calling.peer.elicits) else {
             return self.last(&calling.ask(call, run, questions));
@@ -178,7 +178,7 @@ impl CallStream {
     fn last(&self, result: &Value) -> Message {
         let mut result = result.clone();
         if self.about == About::Task {
-            let related = related(&self.follower.call);
+            let related = related(&self.follower.call());
             for (key, value) in related.as_object().into_iter().flatten() {
                 result["_meta"][key] = value.clone();
             }

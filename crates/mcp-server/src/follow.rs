@@ -1,21 +1,15 @@
-//! A call as it goes on, over all its runs, in this process or another.
+//! A call as it goes on, over all its runs.
 
 use crate::call_runs::CallRuns;
 use crate::error::{McpError, Result};
 use crate::source::Source;
-use futures_util::StreamExt;
-use futures_util::future::{Either, select};
 use std::time::Duration;
+use weftwork_server::{TurnFollower, TurnStep};
+use weftwork_types::Principal;
 use weftwork_types::event::{BegunCalls, RunEvent};
 use weftwork_types::interrupt::Interrupt;
-use weftwork_types::port::{RunHandle, TurnRun};
+use weftwork_types::port::TurnRun;
 use weftwork_types::run::RunOutcome;
-use weftwork_types::{BoxFuture, BoxStream, Principal};
-
-/// Time after which a call that waits is read again, for answers that another process took.
-const READ_AGAIN: Duration = Duration::from_secs(1);
-/// Time without an event after which a step says that the call goes on.
-const QUIET: Duration = Duration::from_secs(5);
 
 /// A step of a call.
 #[derive(Debug)]
@@ -32,29 +26,23 @@ pub(crate) enum Step {
     Stopped,
 }
 
-/// The run that is followed.
-struct Current {
-    turn: TurnRun,
-    events: BoxStream<'static, RunEvent>,
-    outcome: BoxFuture<'static, RunOutcome>,
-}
-
 /// A call that is followed.
 pub(crate) struct Follower {
-    pub(crate) source: Source,
-    pub(crate) who: Principal,
-    pub(crate) call: CallRuns,
+    turns: TurnFollower,
     /// Calls of tools without a known outcome.
     pub(crate) begun: BegunCalls,
-    /// Number of its runs that were followed to their end.
-    done: usize,
-    current: Option<Current>,
 }
 
 impl Follower {
     /// Follows a call after its first `done` runs, which have ended.
-    pub(crate) fn new(source: Source, who: Principal, call: CallRuns, done: usize) -> Self {
-        Self { source, who, call, begun: BegunCalls::default(), done, current: None }
+    pub(crate) fn new(source: &Source, who: Principal, call: CallRuns, done: usize) -> Self {
+        let turns = TurnFollower::new(source.turns.clone(), who, call.chain, done);
+        Self { turns, begun: BegunCalls::default() }
+    }
+
+    /// Returns the call, as it was read last.
+    pub(crate) fn call(&self) -> CallRuns {
+        CallRuns { chain: self.turns.chain().clone() }
     }
 
     /// Returns the next step. After questions, it waits for an answer.
@@ -63,70 +51,35 @@ impl Follower {
     /// Those of the store.
     ///
     /// # Cancel safety
-    /// A step may be lost if the future is dropped: the call is followed no further then.
+    /// As [`TurnFollower::next`].
     pub(crate) async fn next(&mut self) -> Result<Step> {
         loop {
-            let step = match &mut self.current {
-                Some(current) => {
-                    let quiet = self.source.clock.sleep(QUIET);
-                    match select(current.events.next(), quiet).await {
-                        Either::Left((Some(event), _)) => {
-                            self.begun.read(&event);
-                            Some(Step::Event(Box::new(event)))
-                        }
-                        Either::Left((None, _)) => self.end_run().await?,
-                        Either::Right(_) => Some(Step::Quiet(QUIET)),
-                    }
-                }
-                None => self.open_run().await?,
-            };
-            if let Some(step) = step {
+            let step = self.turns.next().await.map_err(|fault| McpError::of_fault(&fault))?;
+            if let Some(step) = self.read(step) {
                 return Ok(step);
             }
         }
     }
 
-    /// Reads the outcome of the run, after its events.
-    async fn end_run(&mut self) -> Result<Option<Step>> {
-        let Some(current) = &mut self.current else { return Ok(None) };
-        let outcome = (&mut current.outcome).await;
-        let run = current.turn.at.clone();
-        self.call = self.call.reload(&self.source, &self.who).await?;
-        self.current = None;
-        let ended = self.call.runs.iter().find(|turn| turn.at == run);
-        let Some(ended) = ended.filter(|turn| turn.status.is_final()).cloned() else {
-            return Ok(Some(Step::Stopped));
-        };
-        self.done += 1;
-        outcome.questions().iter().for_each(|question| self.begun.read_question(question));
-        Ok(match outcome {
-            RunOutcome::Interrupted { questions, .. } => {
+    fn read(&mut self, step: TurnStep) -> Option<Step> {
+        match step {
+            TurnStep::Begins(_) => None,
+            TurnStep::Event(event) => {
+                self.begun.read(&event);
+                Some(Step::Event(event))
+            }
+            TurnStep::Quiet(time) => Some(Step::Quiet(time)),
+            TurnStep::Ends { turn, outcome } => {
+                outcome.questions().iter().for_each(|question| self.begun.read_question(question));
+                let RunOutcome::Interrupted { questions, .. } = outcome else {
+                    return Some(Step::Ended(outcome));
+                };
                 let questions: Vec<_> = questions.into_iter().filter(Interrupt::asks).collect();
                 // A timer alone asks nobody: the next run comes by itself.
-                (!questions.is_empty()).then_some(Step::Asks { run: Box::new(ended), questions })
+                (!questions.is_empty()).then_some(Step::Asks { run: turn, questions })
             }
-            outcome => Some(Step::Ended(outcome)),
-        })
-    }
-
-    /// Opens the next run, or waits for it.
-    async fn open_run(&mut self) -> Result<Option<Step>> {
-        let source = self.source.clone();
-        let mut changed = std::pin::pin!(source.changed.notified());
-        // A change after this line is not missed.
-        changed.as_mut().enable();
-        self.call = self.call.reload(&source, &self.who).await?;
-        if self.call.cancelled_at().is_some() {
-            return Ok(Some(Step::Ended(RunOutcome::cancelled())));
+            TurnStep::RolledBack => Some(Step::Ended(RunOutcome::cancelled())),
+            TurnStep::Stops => Some(Step::Stopped),
         }
-        let Some(turn) = self.call.runs.get(self.done).cloned() else {
-            select(changed, source.clock.sleep(READ_AGAIN)).await;
-            return Ok(Some(Step::Quiet(READ_AGAIN)));
-        };
-        let followed = source.platform.follow(&self.who, &turn.at.run).await;
-        let RunHandle { events, outcome, .. } =
-            followed.map_err(|fault| McpError::of_fault(&fault))?;
-        self.current = Some(Current { turn, events, outcome });
-        Ok(None)
     }
 }

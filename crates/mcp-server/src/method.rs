@@ -124,7 +124,7 @@ impl Exchange<'_> {
         self.client.require(Right::Read)?;
         let call = tasks.find(&self.request.params).await?;
         // The last run is followed from its beginning: it may have ended at questions.
-        let done = call.runs.len().saturating_sub(1);
+        let done = call.chain.count() - 1;
         let mut request = self.request.clone();
         request.params.insert("name".to_owned(), call.first().agent.clone().into());
         request.params.shift_remove("task");

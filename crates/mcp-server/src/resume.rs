@@ -89,9 +89,9 @@ impl Answering<'_> {
             after: None,
             metadata: metadata.to_map(),
         };
-        let begun = source.platform.begin(by, turn).await;
+        let begun = source.turns.platform.begin(by, turn).await;
         begun.map_err(|fault| McpError::of_fault(&fault))?;
-        source.changed.notify_waiters();
+        source.turns.changed.notify_waiters();
         Ok(Outcome::Continued)
     }
 }
@@ -123,7 +123,7 @@ pub(crate) async fn take_response(
         return Err(unknown());
     }
     let hash = canonical::hash(&json!([id, response])).to_string();
-    if let Some(next) = call.runs.get(place + 1) {
+    if let Some(next) = call.chain.get(place + 1) {
         // The response may come again.
         let is_same = CallMetadata::of(next).is_some_and(|of| of.answers.as_ref() == Some(&hash));
         return if is_same { Ok(()) } else { Err(answered_before()) };

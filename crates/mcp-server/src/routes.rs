@@ -20,8 +20,7 @@ use axum::{Json, Router};
 use futures_util::StreamExt;
 use serde_json::Value;
 use std::sync::Arc;
-use tokio::sync::Notify;
-use weftwork_server::{Mounted, MountedClient, MountedOperation};
+use weftwork_server::{Mounted, MountedClient, MountedOperation, TurnSource};
 use weftwork_types::Right;
 use weftwork_types::port::{Clock, Platform};
 
@@ -52,9 +51,9 @@ impl McpServer {
     /// Creates the protocol for the agents that are exposed by it.
     #[must_use]
     pub fn new(platform: Arc<dyn Platform>, clock: Arc<dyn Clock>) -> Self {
-        let changed = Arc::new(Notify::new());
+        let turns = TurnSource::new(platform, clock);
         let open = OpenCalls::default();
-        Self { source: Source { platform, clock, offer: Offer::Exposed, changed, open } }
+        Self { source: Source { turns, offer: Offer::Exposed, open } }
     }
 
     /// Offers all agents of a client, also those that are not exposed.

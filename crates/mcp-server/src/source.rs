@@ -1,12 +1,11 @@
-//! The agents that are tools, the clock, and the signal for calls that continue.
+//! The agents that are tools, and what their calls share.
 
 use crate::error::{McpError, Result};
 use crate::open_calls::OpenCalls;
 use crate::tool::Tool;
-use std::sync::Arc;
-use tokio::sync::Notify;
+use weftwork_server::TurnSource;
 use weftwork_types::exposure::AgentProtocol;
-use weftwork_types::port::{AgentSummary, Clock, Platform};
+use weftwork_types::port::AgentSummary;
 use weftwork_types::{Principal, Right};
 
 /// The agents that clients reach.
@@ -20,11 +19,8 @@ pub(crate) enum Offer {
 /// The agents that are tools, and what their calls share in this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
-    pub(crate) platform: Arc<dyn Platform>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) turns: TurnSource,
     pub(crate) offer: Offer,
-    /// Notified when an answer continued a call, or a client cancelled one.
-    pub(crate) changed: Arc<Notify>,
     pub(crate) open: OpenCalls,
 }
 
@@ -38,7 +34,7 @@ impl Source {
         if !who.rights.has(Right::Run) {
             return Vec::new();
         }
-        let agents = self.platform.agents(who).into_iter();
+        let agents = self.turns.platform.agents(who).into_iter();
         agents.filter(|agent| self.offers(agent)).map(Tool::of).collect()
     }
 
@@ -48,7 +44,7 @@ impl Source {
     /// One error for an agent that does not exist, is not exposed, or is another organisation's.
     pub(crate) fn tool(&self, who: &Principal, name: &str) -> Result<Tool> {
         let slug = name.replace('_', "-");
-        let found = self.platform.agents(who).into_iter().find(|agent| agent.slug == slug);
+        let found = self.turns.platform.agents(who).into_iter().find(|agent| agent.slug == slug);
         let found = found.filter(|agent| self.offers(agent)).map(Tool::of);
         found.ok_or_else(McpError::tool_missing)
     }

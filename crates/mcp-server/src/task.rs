@@ -23,7 +23,7 @@ fn task_of(call: &CallRuns, peer: &Peer, status: &str, message: Option<String>) 
         "taskId": call.id(),
         "status": status,
         "createdAt": timestamp(call.first().created_at),
-        "lastUpdatedAt": timestamp(call.changed_at()),
+        "lastUpdatedAt": timestamp(call.chain.changed_at()),
     });
     let (ttl, poll) = match peer.era {
         Era::Modern => ("ttlMs", "pollIntervalMs"),

@@ -18,7 +18,7 @@ use weftwork_store::{
 use weftwork_types::code::Fault;
 use weftwork_types::message::{Message, langchain};
 use weftwork_types::port::{
-    AgentTurns, Begun, Platform as _, RunHandle, Says, TaskCaller, Turn, TurnRun,
+    AgentTurns, Begun, Platform as _, RunHandle, Says, TaskCaller, Turn, TurnChain, TurnRun,
 };
 use weftwork_types::run::{Answers, CancelAction, RunInput, RunOptions, RunOutcome};
 use weftwork_types::task::TaskRequest;
@@ -230,15 +230,15 @@ impl HostedAgents {
         Ok(turns)
     }
 
-    async fn chain_from(&self, who: &Principal, run: &RunId) -> Result<Vec<TurnRun>, Fault> {
+    async fn chain_from(&self, who: &Principal, run: &RunId) -> Result<TurnChain, Fault> {
         let row = self.runtime().store().find_run(who, run).await;
         let row = row.map_err(|error| hidden(error, run))?;
         if self.is_hidden(who, &row).await? {
             return Err(missing(run));
         }
         let turns = self.turns_of_thread(who, &row.new.at.thread).await;
-        let chain = TurnRun::chain_of(&turns.map_err(|error| hidden(error, run))?, run);
-        if chain.is_empty() { Err(missing(run)) } else { Ok(chain) }
+        let turns = turns.map_err(|error| hidden(error, run))?;
+        TurnChain::of(&turns, run).ok_or_else(|| missing(run))
     }
 }
 
@@ -345,7 +345,7 @@ impl AgentTurns for HostedAgents {
         &'a self,
         who: &'a Principal,
         run: &'a RunId,
-    ) -> BoxFuture<'a, Result<Vec<TurnRun>, Fault>> {
+    ) -> BoxFuture<'a, Result<TurnChain, Fault>> {
         Box::pin(self.chain_from(who, run))
     }
 

@@ -36,6 +36,7 @@ mod service;
 mod setup;
 mod sse;
 mod translate;
+mod turn_follower;
 mod wording;
 
 pub use address::{address_of, page_of_thread};
@@ -50,6 +51,7 @@ pub use error::Refused;
 pub use log::LogEntry;
 pub use mounted::{Mounted, MountedClient, MountedOperation, name_ignored, read_json};
 pub use setup::{DownloadState, ModelDownload, ModelOffer};
+pub use turn_follower::{TurnFollower, TurnSource, TurnStep};
 
 use auth::external::Authenticator;
 use guard::Allowed;

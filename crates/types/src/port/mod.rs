@@ -13,6 +13,7 @@ mod observer;
 mod past;
 mod platform;
 mod remote;
+mod turn_chain;
 mod turns;
 
 pub use budget::{
@@ -38,4 +39,5 @@ pub use platform::{
     AgentSummary, DefinitionRefusal, NewDefinition, Platform, RowCondition, TaskCaller,
 };
 pub use remote::{RemoteAddress, RemoteThreadRecord, RemoteThreads, RemoteUse};
+pub use turn_chain::TurnChain;
 pub use turns::{AgentTurns, Begun, Says, Turn, TurnRun};

@@ -1,6 +1,6 @@
 //! Conversations with agents that are defined in files, for servers of other protocols.
 
-use super::{RunHandle, TaskCaller};
+use super::{RunHandle, TaskCaller, TurnChain};
 use crate::code::Fault;
 use crate::message::Message;
 use crate::run::{AnswerTo, RunRef, RunStatus};
@@ -106,7 +106,7 @@ pub trait AgentTurns: Send + Sync + std::fmt::Debug {
         &'a self,
         who: &'a Principal,
         run: &'a RunId,
-    ) -> BoxFuture<'a, Result<Vec<TurnRun>, Fault>>;
+    ) -> BoxFuture<'a, Result<TurnChain, Fault>>;
 
     /// Rolls back a run that has ended and all later ones of the conversation, with their open
     /// questions. The conversation continues from its state before the run.
@@ -181,19 +181,4 @@ pub struct TurnRun {
     pub rolled_back_at: Option<Timestamp>,
     /// Data of the protocol that began it; of no use to another protocol.
     pub metadata: Map<String, Value>,
-}
-
-impl TurnRun {
-    /// Returns, of the runs of a conversation, those that continue a run, after the run itself.
-    #[must_use]
-    pub fn chain_of(turns: &[Self], first: &RunId) -> Vec<Self> {
-        let mut chain: Vec<Self> = Vec::new();
-        for turn in turns {
-            let continues = chain.iter().any(|run| turn.answers.as_ref() == Some(&run.at.run));
-            if turn.at.run == *first || continues {
-                chain.push(turn.clone());
-            }
-        }
-        chain
-    }
 }
