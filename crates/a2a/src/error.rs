@@ -6,7 +6,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use weftwork_server::Refused;
+use weftwork_server::{FaultKind, Refused};
 use weftwork_types::code::Fault;
 
 /// Media type of the binding HTTP+JSON.
@@ -181,16 +181,15 @@ impl A2aError {
 
     /// The error for a request that began no run, or that could not be answered.
     pub(crate) fn of_fault(fault: Fault) -> Self {
-        let kind = match fault.code.as_str() {
-            "W0201" => Kind::TaskNotFound,
-            "W1012" => return Self::agent_missing(),
-            // The context has a run that has not ended, or a question.
-            "W0202" | "W1038" | "W0204" => Kind::UnsupportedOperation,
-            "W0131" => Kind::Http(StatusCode::SERVICE_UNAVAILABLE),
-            _ if fault.retriable => Kind::Http(StatusCode::SERVICE_UNAVAILABLE),
-            "W0205" | "W0212" => Kind::InvalidParams,
-            code if code.starts_with("W02") => Kind::Internal,
-            _ => Kind::InvalidParams,
+        let kind = match FaultKind::of(&fault) {
+            FaultKind::RunMissing => Kind::TaskNotFound,
+            FaultKind::AgentMissing => return Self::agent_missing(),
+            FaultKind::Conflict => Kind::UnsupportedOperation,
+            FaultKind::Unavailable => Kind::Http(StatusCode::SERVICE_UNAVAILABLE),
+            // The context has a question.
+            FaultKind::Invalid if fault.code == "W1038" => Kind::UnsupportedOperation,
+            FaultKind::KeyReused | FaultKind::Invalid => Kind::InvalidParams,
+            FaultKind::Internal => Kind::Internal,
         };
         let code = Some(fault.code);
         Self { code, ..Self::new(kind, fault.message) }

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use weftwork_server::Refused;
+use weftwork_server::{FaultKind, Refused};
 use weftwork_types::code::Fault;
 
 /// Maximum length of a value of a client in texts of errors, in characters.
@@ -83,14 +83,12 @@ impl AguiError {
 
     /// The error of a request that began no run.
     pub(crate) fn refused(fault: Fault) -> Self {
-        let status = match fault.code.as_str() {
-            "W0201" | "W1012" => StatusCode::NOT_FOUND,
-            "W0202" | "W0204" | "W0205" => StatusCode::CONFLICT,
-            "W0131" => StatusCode::SERVICE_UNAVAILABLE,
-            _ if fault.retriable => StatusCode::SERVICE_UNAVAILABLE,
-            "W0212" => StatusCode::BAD_REQUEST,
-            code if code.starts_with("W02") => StatusCode::INTERNAL_SERVER_ERROR,
-            _ => StatusCode::BAD_REQUEST,
+        let status = match FaultKind::of(&fault) {
+            FaultKind::RunMissing | FaultKind::AgentMissing => StatusCode::NOT_FOUND,
+            FaultKind::Conflict | FaultKind::KeyReused => StatusCode::CONFLICT,
+            FaultKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            FaultKind::Invalid => StatusCode::BAD_REQUEST,
+            FaultKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(Location::Answer(status), &fault.code, fault.message)
     }

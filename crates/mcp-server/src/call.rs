@@ -13,7 +13,7 @@ use crate::tool::{Asked, CallParams, Tool};
 use axum::http::HeaderMap;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use weftwork_server::MountedClient;
+use weftwork_server::{FaultKind, MountedClient};
 use weftwork_types::code::Fault;
 use weftwork_types::event::BegunCalls;
 use weftwork_types::interrupt::Interrupt;
@@ -23,8 +23,8 @@ use weftwork_types::{Principal, Right, canonical};
 
 /// Code of a request in a conversation that waits for an answer.
 const WAITING: &str = "W1038";
-/// Code of a key that was used before with a different request.
-const KEY_REUSED: &str = "W0205";
+/// Code of a request in a conversation in which a run has not ended.
+const BUSY: &str = "W0202";
 
 /// A client that calls a tool.
 #[derive(Debug, Clone)]
@@ -263,15 +263,15 @@ fn asking(questions: Vec<Interrupt>) -> Vec<Interrupt> {
 /// # Errors
 /// An error for what no model can mend.
 fn refused_begin(fault: &Fault) -> Result<Value> {
-    match fault.code.as_str() {
-        "W1012" => Err(McpError::tool_missing()),
-        KEY_REUSED => Err(McpError::of_fault(fault)),
-        "W0202" => Ok(refusal(&format!("{}; try again once it has ended", fault.message))),
-        code if fault.retriable
-            || code.starts_with("W02") && code != "W0201" && code != "W0212" =>
-        {
-            Err(McpError::of_fault(fault))
+    match FaultKind::of(fault) {
+        FaultKind::Conflict if fault.code == BUSY => {
+            Ok(refusal(&format!("{}; try again once it has ended", fault.message)))
         }
-        _ => Ok(refusal(&fault.message)),
+        FaultKind::RunMissing | FaultKind::Invalid => Ok(refusal(&fault.message)),
+        FaultKind::AgentMissing
+        | FaultKind::Conflict
+        | FaultKind::KeyReused
+        | FaultKind::Unavailable
+        | FaultKind::Internal => Err(McpError::of_fault(fault)),
     }
 }

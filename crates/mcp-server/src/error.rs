@@ -5,7 +5,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use weftwork_server::Refused;
+use weftwork_server::{FaultKind, Refused};
 use weftwork_types::code::Fault;
 
 /// Maximum length of a value of a client in texts of errors, in characters.
@@ -90,16 +90,15 @@ impl McpError {
 
     /// The error for a request that began no run, or that could not be answered.
     pub(crate) fn of_fault(fault: &Fault) -> Self {
-        let error = match fault.code.as_str() {
-            "W1012" => return Self::tool_missing(),
-            "W0201" => return Self::task_missing(),
-            code if code == "W0131" || fault.retriable => {
-                Self::new(Kind::Internal, fault.message.as_str())
-                    .with_status(StatusCode::SERVICE_UNAVAILABLE)
+        let text = fault.message.as_str();
+        let error = match FaultKind::of(fault) {
+            FaultKind::AgentMissing => return Self::tool_missing(),
+            FaultKind::RunMissing => return Self::task_missing(),
+            FaultKind::Unavailable => {
+                Self::new(Kind::Internal, text).with_status(StatusCode::SERVICE_UNAVAILABLE)
             }
-            "W0202" | "W0204" | "W0205" | "W0212" => Self::invalid(fault.message.as_str()),
-            code if code.starts_with("W02") => Self::new(Kind::Internal, fault.message.as_str()),
-            _ => Self::invalid(fault.message.as_str()),
+            FaultKind::Conflict | FaultKind::KeyReused | FaultKind::Invalid => Self::invalid(text),
+            FaultKind::Internal => Self::new(Kind::Internal, text),
         };
         error.with_data(json!({"code": fault.code}))
     }

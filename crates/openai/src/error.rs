@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
-use weftwork_server::Refused;
+use weftwork_server::{FaultKind, Refused};
 use weftwork_types::code::Fault;
 
 /// Header by which OpenAI's SDKs do not repeat a request.
@@ -82,14 +82,12 @@ impl ApiError {
 
     /// The error of a request that began no run.
     pub(crate) fn refused(fault: Fault) -> Self {
-        let status = match fault.code.as_str() {
-            "W0201" | "W1012" => StatusCode::NOT_FOUND,
-            "W0202" | "W0204" => StatusCode::CONFLICT,
-            "W0131" => StatusCode::SERVICE_UNAVAILABLE,
-            _ if fault.retriable => StatusCode::SERVICE_UNAVAILABLE,
-            "W0205" | "W0212" => StatusCode::BAD_REQUEST,
-            code if code.starts_with("W02") => StatusCode::INTERNAL_SERVER_ERROR,
-            _ => StatusCode::BAD_REQUEST,
+        let status = match FaultKind::of(&fault) {
+            FaultKind::RunMissing | FaultKind::AgentMissing => StatusCode::NOT_FOUND,
+            FaultKind::Conflict => StatusCode::CONFLICT,
+            FaultKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            FaultKind::KeyReused | FaultKind::Invalid => StatusCode::BAD_REQUEST,
+            FaultKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         // A conflict ends by itself after a time that no client can know.
         let is_final = status == StatusCode::CONFLICT;

@@ -49,7 +49,7 @@ pub use chat::Protocol as ChatProtocol;
 pub use embedded::EmbeddedServer;
 pub use error::Refused;
 pub use log::LogEntry;
-pub use mounted::{Mounted, MountedClient, MountedOperation, name_ignored, read_json};
+pub use mounted::{FaultKind, Mounted, MountedClient, MountedOperation, name_ignored, read_json};
 pub use setup::{DownloadState, ModelDownload, ModelOffer};
 pub use turn_follower::{TurnFollower, TurnSource, TurnStep};
 

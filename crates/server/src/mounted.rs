@@ -18,6 +18,7 @@ use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt};
 use std::convert::Infallible;
+use weftwork_types::code::Fault;
 use weftwork_types::port::{Platform, TaskCaller, TurnRun};
 use weftwork_types::run::RunRef;
 use weftwork_types::{Principal, Right};
@@ -204,6 +205,42 @@ impl MountedClient {
     #[must_use]
     pub fn place_of(run: &RunRef) -> String {
         format!("/threads/{}/runs/{}", run.thread.to_path(), run.run)
+    }
+}
+
+/// The kind of a fault with which a request began nothing, for the errors of protocols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// There is no such run, or it is another one's.
+    RunMissing,
+    /// There is no such agent, or it is another one's.
+    AgentMissing,
+    /// A run of the conversation has not ended, or the question was answered before.
+    Conflict,
+    /// The idempotency key was used for another request.
+    KeyReused,
+    /// The request may succeed later.
+    Unavailable,
+    /// The request does not fit.
+    Invalid,
+    /// The store is damaged or failed.
+    Internal,
+}
+
+impl FaultKind {
+    /// Returns the kind of a fault.
+    #[must_use]
+    pub fn of(fault: &Fault) -> Self {
+        match fault.code.as_str() {
+            "W0201" => Self::RunMissing,
+            "W1012" => Self::AgentMissing,
+            "W0202" | "W0204" => Self::Conflict,
+            code if code == "W0131" || fault.retriable => Self::Unavailable,
+            "W0205" => Self::KeyReused,
+            "W0212" => Self::Invalid,
+            code if code.starts_with("W02") => Self::Internal,
+            _ => Self::Invalid,
+        }
     }
 }
 
