@@ -1,45 +1,36 @@
 //! The agents of a program as servers and commands reach them.
 
+mod port;
+mod response;
+
+use self::response::{failure, failure_of, ids_of};
 use crate::action::{self, Action, ActionError, Forms, RecordAction};
 use crate::agent::chain_name;
-use crate::definition::DefinitionFolder;
-use crate::exposure::NewExposure;
 use crate::mode::{self, OrchestrationAction, RequestError};
-use crate::orchestration::PAUSE_KEY;
 use crate::records::{
-    Conversation, ConversationQuery, NewConversation, RecordCache, RecordError, RecordId,
-    RecordKind, RecordRef, Records, TITLE_CHARS_MAX, agent_of_thread, conversations,
-    erase_conversation, export_conversation, find_thread, open_conversation, read_conversation,
+    NewConversation, RecordCache, RecordError, RecordId, RecordKind, RecordRef, Records,
+    TITLE_CHARS_MAX, find_thread, open_conversation,
 };
-use crate::rows::{NewRow, RowError, RowWriter};
 use crate::source::{AGENTS, Agents};
-use crate::sub_agent::{FailedRequest, fault_in, led_to};
-use crate::task_list;
 use futures_util::TryStreamExt;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use weftwork_graph::RuntimeError;
-use weftwork_runtime::{EndedRun, Runtime, StartedRun};
+use weftwork_runtime::{Runtime, StartedRun};
 use weftwork_store::{StoreError, open_questions};
 use weftwork_types::canonical;
 use weftwork_types::code::Fault;
 use weftwork_types::event::RunEvent;
-use weftwork_types::exposure::ExposureChange;
-use weftwork_types::interrupt::Interrupt;
 use weftwork_types::message::Message;
-use weftwork_types::peer::PeerCounts;
-use weftwork_types::port::{AgentSummary, DefinitionRefusal, NewDefinition, Platform, TaskCaller};
-use weftwork_types::run::{RunOptions, RunOutcome, RunRef};
+use weftwork_types::port::TaskCaller;
+use weftwork_types::run::RunOptions;
 use weftwork_types::task::{Mode, Payload, TaskRequest, TaskResponse};
-use weftwork_types::{BoxFuture, CallChain, Principal, ThreadId};
-
-/// Maximum number of conversations in a list.
-const CONVERSATIONS_MAX: usize = 1_000;
+use weftwork_types::{CallChain, Principal, ThreadId};
 
 /// Function that sees the events of a run.
 pub type Watch<'w> = dyn FnMut(&RunEvent) + Send + 'w;
 
-/// The agents of a runtime, as a [`Platform`].
+/// The agents of a runtime, as a [`Platform`](weftwork_types::port::Platform).
 #[derive(Debug, Clone)]
 pub struct HostedAgents {
     runtime: Runtime,
@@ -378,118 +369,7 @@ impl HostedAgents {
         opened.map(drop).map_err(|error| error.fault())
     }
 
-    /// The answer to a request whose run has ended.
-    pub(crate) async fn response(
-        &self,
-        who: &Principal,
-        checked: &Checked,
-        ended: &EndedRun,
-    ) -> TaskResponse {
-        let run = ended.run();
-        let mut metadata = ids_of(&checked.conversation, run);
-        if let Ok(used) = self.runtime.used(who, run).await {
-            metadata.insert("usage".to_owned(), json!(used));
-        }
-        match ended.outcome() {
-            RunOutcome::Completed { output } => {
-                let answer = output.get("answer").cloned().unwrap_or_default();
-                if let Some(known) = answer.get("metadata").and_then(Value::as_object) {
-                    metadata.extend(known.clone());
-                }
-                if let Some(fault) = fault_in(&answer) {
-                    return failed(checked, run, &fault, metadata);
-                }
-                self.add_version(who, run, &mut metadata).await;
-                let content = answer.get("content").cloned().unwrap_or_default();
-                TaskResponse::success(checked.mode, content, metadata)
-            }
-            RunOutcome::Interrupted { .. } => {
-                let questions: Vec<_> =
-                    ended.questions().iter().map(|asked| json!(asked)).collect();
-                let text = ended.questions().first().map(|asked| asked.ask.to_string());
-                let approval = ended.questions().iter().find(|asked| asked.approval().is_some());
-                if let Some(approval) = approval {
-                    metadata.insert("approvalId".to_owned(), json!(approval.id));
-                }
-                let is_paused = |asked: &Interrupt| asked.key.as_deref() == Some(PAUSE_KEY);
-                let status = match ended.questions().iter().any(is_paused) {
-                    true => "paused",
-                    false => "input_required",
-                };
-                metadata.insert("status".to_owned(), status.into());
-                let report = self.report_waiting(who, &checked.agent, &run.thread).await;
-                metadata.extend(report.unwrap_or_default());
-                metadata.insert("questions".to_owned(), questions.into());
-                TaskResponse::success(checked.mode, text.unwrap_or_default().into(), metadata)
-            }
-            RunOutcome::Failed { fault } => failed(checked, run, fault, metadata),
-            other => {
-                let error = format!("the run ended with the status {}", json!(other.status()));
-                let response = TaskResponse::failure(checked.mode.name(), error);
-                TaskResponse { metadata, ..response }
-            }
-        }
-    }
-
-    /// Adds the numbers of the versions that a run made, and warnings about those that it passed over.
-    async fn add_version(&self, who: &Principal, run: &RunRef, metadata: &mut Map<String, Value>) {
-        let given = metadata.get("warnings").and_then(Value::as_array).cloned();
-        let mut warnings: Vec<Value> = given.unwrap_or_default();
-        warnings.extend(self.other_version(who, metadata).map(Value::from));
-        for kind in [RecordKind::Plan, RecordKind::Deliverable] {
-            let Some(Value::Object(known)) = metadata.get_mut(kind.name()) else { continue };
-            let id = known.get("id").cloned().unwrap_or_default();
-            let Ok(named) = RecordId::new(id.as_str().unwrap_or_default()) else { continue };
-            let at = RecordRef { kind, thread: run.thread.clone(), id: named };
-            let record = match self.records(who).read(&at).await {
-                Ok(record) => Some(record),
-                Err(RecordError::Store(StoreError::NotFound { .. })) => None,
-                Err(_) => continue,
-            };
-            let version = record.as_ref().and_then(|record| {
-                let is_of_run =
-                    |version: &&crate::records::Version| version.run.as_ref() == Some(&run.run);
-                record.versions.iter().rev().find(is_of_run)
-            });
-            if let Some(version) = version {
-                known.insert("version".to_owned(), version.number.into());
-            }
-            if record.is_none() {
-                let id = id.as_str().unwrap_or_default();
-                let kind = kind.name();
-                let text = format!("{kind} `{id}` was deleted while the run made a version of it");
-                warnings.push(Value::from(text));
-            }
-            // A person edited the record while the run made its version.
-            let unmerged = record.as_ref().map(crate::records::Record::unmerged);
-            let unmerged = unmerged.unwrap_or_default();
-            for number in unmerged {
-                warnings.push(Value::from(format!(
-                    "version {number} of {} `{}` is not part of the current one; merge the two, or make it current",
-                    kind.name(),
-                    id.as_str().unwrap_or_default()
-                )));
-            }
-        }
-        if !warnings.is_empty() {
-            metadata.insert("warnings".to_owned(), json!(warnings));
-        }
-    }
-
-    /// Says that a conversation goes on with another version than the current one.
-    fn other_version(&self, who: &Principal, metadata: &Map<String, Value>) -> Option<String> {
-        let text = |name: &str| metadata.get(name).and_then(Value::as_str);
-        let agent = text("agent")?;
-        let version = text("version")?;
-        let current = self.agents.definition(who, agent)?.version();
-        (current != version).then(|| {
-            format!(
-                "the conversation goes on with version {version} of agent {agent}; new conversations get version {current}"
-            )
-        })
-    }
-
-    /// Fulfils a request as [`Platform::task`] does, and shows the events of its run as they come.
+    /// Fulfils a request as [`Platform::task`](weftwork_types::port::Platform::task) does, and shows the events of its run as they come.
     ///
     /// # Cancel safety
     /// The run of the request continues.
@@ -605,267 +485,12 @@ fn asks_nothing(request: &TaskRequest) -> bool {
     request.user_message.trim().is_empty() && request.input.is_none() && !names
 }
 
-impl Platform for HostedAgents {
-    fn agents(&self, who: &Principal) -> Vec<AgentSummary> {
-        let summary = |folder: &Arc<DefinitionFolder>| AgentSummary {
-            peer: self.agents.peer_state(folder, &**self.runtime.clock()),
-            ..self.agents.summary(folder)
-        };
-        self.agents.definitions(who).iter().map(summary).collect()
-    }
-
-    fn peers(&self) -> PeerCounts {
-        self.agents.peers(&**self.runtime.clock())
-    }
-
-    fn task(&self, by: TaskCaller, request: TaskRequest) -> BoxFuture<'_, TaskResponse> {
-        Box::pin(self.fulfil(by, request, None))
-    }
-
-    fn record<'a>(
-        &'a self,
-        who: &'a Principal,
-        mode: Mode,
-        conversation: &'a str,
-        payload: &'a Payload,
-    ) -> BoxFuture<'a, TaskResponse> {
-        Box::pin(async move {
-            let refused = |fault: Fault| failure(mode, &fault, Map::new());
-            let (kind, action) = match Action::of(mode, payload) {
-                Ok(Action::Record(kind, action)) => (kind, action),
-                Ok(Action::Run | Action::Again(_) | Action::Orchestration(_)) => {
-                    let run = RequestError::Member {
-                        member: "action",
-                        found: "that of a run".to_owned(),
-                        expected: "an action on records; ask the agent for others".to_owned(),
-                    };
-                    return refused(run.fault());
-                }
-                Err(error) => return refused(error.fault()),
-            };
-            let thread = match self.thread_of(who, conversation).await {
-                Ok(thread) => thread,
-                Err(fault) => return refused(fault),
-            };
-            // A new record has the form that the agent of the conversation gives it.
-            let agent = match action == RecordAction::Create {
-                true => agent_of_thread(&**self.runtime.store(), who, &thread).await,
-                false => Ok(None),
-            };
-            let agent = match agent {
-                Ok(agent) => agent,
-                Err(error) => return refused(error.fault()),
-            };
-            let request = RecordRequest {
-                mode,
-                kind,
-                action,
-                conversation,
-                thread: &thread,
-                agent: agent.as_deref(),
-                payload,
-                key: None,
-            };
-            self.act(who, request).await
-        })
-    }
-
-    fn conversations<'a>(
-        &'a self,
-        who: &'a Principal,
-        agent: Option<&'a str>,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Value, Fault>> {
-        Box::pin(async move {
-            let after = after.map(str::parse).transpose().map_err(|_| {
-                RequestError::Member {
-                    member: "after",
-                    found: "another text".to_owned(),
-                    expected: "the `next` of an earlier list".to_owned(),
-                }
-                .fault()
-            })?;
-            let agent = agent.map(str::to_owned);
-            let query =
-                ConversationQuery { agent, after, limit: limit.clamp(1, CONVERSATIONS_MAX) };
-            let page = conversations(&**self.runtime.store(), who, query).await;
-            let page = page.map_err(|error| error.fault())?;
-            let listed: Vec<_> = page.conversations.iter().map(shown).collect();
-            let next = page.next.map(|next| next.to_string());
-            Ok(json!({"conversations": listed, "next": next}))
-        })
-    }
-
-    fn conversation<'a>(
-        &'a self,
-        who: &'a Principal,
-        id: &'a str,
-        whole: bool,
-    ) -> BoxFuture<'a, Result<Value, Fault>> {
-        Box::pin(async move {
-            let records = self.records(who);
-            let found = read_conversation(&records, id).await.map_err(|error| error.fault())?;
-            let thread = &found.conversation.thread;
-            let mut value = match whole {
-                true => export_conversation(&records, id).await.map_err(|error| error.fault())?,
-                false => json!({"plans": found.plans, "deliverables": found.deliverables}),
-            };
-            value["conversation"] = shown(&found.conversation);
-            value["tasks"] = task_list::tasks(&self.runtime, who, thread).await?.into();
-            if whole {
-                let state = self.runtime.state(who, thread).await;
-                value["messages"] =
-                    state.map(|state| state.values["messages"].clone()).unwrap_or_default();
-            }
-            Ok(value)
-        })
-    }
-
-    fn orchestrations<'a>(
-        &'a self,
-        who: &'a Principal,
-        agent: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<Value, Fault>> {
-        Box::pin(async move {
-            self.list_orchestrations(who, agent).await.map_err(|error| error.fault())
-        })
-    }
-
-    fn orchestration<'a>(
-        &'a self,
-        who: &'a Principal,
-        conversation: &'a str,
-    ) -> BoxFuture<'a, Result<Value, Fault>> {
-        Box::pin(async move {
-            self.show_orchestration(who, conversation).await.map_err(|error| error.fault())
-        })
-    }
-
-    fn erase<'a>(&'a self, who: &'a Principal, id: &'a str) -> BoxFuture<'a, Result<(), Fault>> {
-        Box::pin(async move {
-            erase_conversation(&self.records(who), id).await.map_err(|error| error.fault())
-        })
-    }
-
-    fn put_definition<'a>(
-        &'a self,
-        who: &'a Principal,
-        new: NewDefinition,
-    ) -> BoxFuture<'a, Result<AgentSummary, DefinitionRefusal>> {
-        Box::pin(async move {
-            let NewDefinition { slug, organization, files, condition } = new;
-            let by = RowWriter::Client(who.clone());
-            let row = NewRow { slug, organization, files, condition, by };
-            let now = self.runtime.clock().now();
-            let written = self.agents.put_row(&**self.runtime.store(), &row, now).await;
-            Ok(self.agents.summary(&*written.map_err(refusal)?))
-        })
-    }
-
-    fn remove_definition<'a>(
-        &'a self,
-        who: &'a Principal,
-        organization: Option<&'a str>,
-        slug: &'a str,
-    ) -> BoxFuture<'a, Result<(), DefinitionRefusal>> {
-        Box::pin(async move {
-            let now = self.runtime.clock().now();
-            let by = RowWriter::Client(who.clone());
-            let store = &**self.runtime.store();
-            let removed = self.agents.remove_row(store, &by, organization, slug, now).await;
-            removed.map_err(refusal)
-        })
-    }
-
-    fn expose<'a>(
-        &'a self,
-        who: &'a Principal,
-        slug: &'a str,
-        change: ExposureChange,
-    ) -> BoxFuture<'a, Result<AgentSummary, DefinitionRefusal>> {
-        Box::pin(async move {
-            let missing = || StoreError::NotFound { kind: "agent", id: slug.to_owned() };
-            let found = self.agents.definition(who, slug);
-            let found = found.ok_or_else(|| DefinitionRefusal::Store(missing().fault()))?;
-            let organization = found.definition.organization.clone();
-            let by = RowWriter::Client(who.clone());
-            let new = NewExposure { organization, slug: slug.to_owned(), change, by };
-            let now = self.runtime.clock().now();
-            let exposed = self.agents.expose(&**self.runtime.store(), new, now).await;
-            exposed.map_err(refusal)?;
-            Ok(self.agents.summary(&found))
-        })
-    }
-}
-
-fn refusal(error: RowError) -> DefinitionRefusal {
-    let text = error.to_string();
-    match error {
-        RowError::Problems { problems } => DefinitionRefusal::Problems {
-            text,
-            problems: problems.iter().map(|problem| json!(problem)).collect(),
-        },
-        RowError::Taken { problem } => DefinitionRefusal::Taken { text, problem: json!(problem) },
-        RowError::Forbidden { .. } => DefinitionRefusal::Forbidden { text },
-        RowError::Store(error) => DefinitionRefusal::Store(error.fault()),
-    }
-}
-
-fn shown(conversation: &Conversation) -> Value {
-    json!({
-        "id": conversation.id,
-        "title": conversation.title,
-        "agent": conversation.agent,
-        "thread": conversation.thread,
-        "createdAt": conversation.created_at,
-        "updatedAt": conversation.updated_at,
-    })
-}
-
 /// The first line of a message, as the title of its conversation.
 pub(crate) fn title_of(message: &str) -> Option<String> {
     let line = message.lines().map(str::trim).find(|line| !line.is_empty())?;
     Some(line.chars().take(80).collect())
 }
 
-fn ids_of(conversation: &str, run: &weftwork_types::run::RunRef) -> Map<String, Value> {
-    Map::from_iter([
-        ("conversationId".to_owned(), conversation.into()),
-        ("thread".to_owned(), json!(run.thread)),
-        ("run".to_owned(), json!(run.run)),
-    ])
-}
-
 pub(crate) fn fault(error: RuntimeError) -> Fault {
     error.fault()
-}
-
-/// The answer to a request whose run failed. The last failure in it is that of the agent itself.
-fn failed(
-    checked: &Checked,
-    run: &RunRef,
-    fault: &Fault,
-    mut metadata: Map<String, Value>,
-) -> TaskResponse {
-    let attempt = fault.details.as_ref().and_then(|details| details.attempt).unwrap_or(1);
-    let Checked { agent, mode, .. } = checked;
-    let request = FailedRequest { agent, step: mode.name(), attempt };
-    let known = metadata.get("failures").and_then(Value::as_array).cloned();
-    let led = || led_to(fault).iter().map(|failure| json!(failure)).collect();
-    let mut failures = known.unwrap_or_else(led);
-    failures.push(json!(request.failure(fault, Some(&run.run))));
-    metadata.insert("failures".to_owned(), failures.into());
-    failure(*mode, fault, metadata)
-}
-
-fn failure(mode: Mode, fault: &Fault, metadata: Map<String, Value>) -> TaskResponse {
-    failure_of(mode.name().to_owned(), fault, metadata)
-}
-
-/// The answer to a request that failed, with the code of the failure.
-fn failure_of(mode: String, fault: &Fault, mut metadata: Map<String, Value>) -> TaskResponse {
-    metadata.insert("code".to_owned(), fault.code.clone().into());
-    metadata.insert("retriable".to_owned(), fault.retriable.into());
-    TaskResponse { metadata, ..TaskResponse::failure(mode, fault.message.clone()) }
 }
